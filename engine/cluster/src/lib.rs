@@ -1,0 +1,1 @@
+//! Ring, replication, messages between nodes, schema agreement.

@@ -1,0 +1,1 @@
+//! CQL as bytes and as text: frames, lexer, parser, AST.

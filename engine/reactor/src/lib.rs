@@ -1,0 +1,1 @@
+//! Shard executor, scheduling groups, operations and completions.

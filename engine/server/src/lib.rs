@@ -1,0 +1,1 @@
+//! Boots shards, listeners and the node.

@@ -1,0 +1,1 @@
+//! One shard's LSM: commit log, memtable, SSTables, compaction, manifest.

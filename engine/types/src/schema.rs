@@ -1,0 +1,94 @@
+//! Keyspaces, tables and columns as every room of the engine sees them.
+
+use std::sync::Arc;
+
+use crate::CqlType;
+
+/// A table's UUID; SSTable folders and the inter-node protocol name tables by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u128);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnKind {
+    /// Component of the partition key, by position.
+    PartitionKey(u16),
+    /// Component of the clustering key, by position.
+    Clustering(u16),
+    Static,
+    Regular,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnDef {
+    pub name: String,
+    pub ty: CqlType,
+    pub kind: ColumnKind,
+    /// Only for clustering columns: `CLUSTERING ORDER BY (c DESC)`.
+    pub descending: bool,
+}
+
+/// Options of a table, with Cassandra's names and defaults.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableOptions {
+    pub comment: String,
+    pub default_time_to_live_s: u32,
+    pub gc_grace_seconds: u32,
+    pub bloom_filter_fp_chance: f64,
+    /// `compaction = {'class': .., ..}` as written, class under the key `class`.
+    pub compaction: std::collections::BTreeMap<String, String>,
+    /// `compression = {..}` as written; empty means uncompressed.
+    pub compression: std::collections::BTreeMap<String, String>,
+    pub caching: std::collections::BTreeMap<String, String>,
+    /// Options that are kept and shown but have no effect yet, by name.
+    pub other: std::collections::BTreeMap<String, String>,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        let pairs = |list: &[(&str, &str)]| list.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        Self {
+            comment: String::new(),
+            default_time_to_live_s: 0,
+            gc_grace_seconds: 864_000,
+            bloom_filter_fp_chance: 0.01,
+            compaction: pairs(&[("class", "SizeTieredCompactionStrategy")]),
+            compression: Default::default(),
+            caching: pairs(&[("keys", "ALL"), ("rows_per_partition", "ALL")]),
+            other: Default::default(),
+        }
+    }
+}
+
+/// One table. Immutable: an ALTER makes a new one under the same id with a higher `version`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableDef {
+    pub id: TableId,
+    pub keyspace: String,
+    pub name: String,
+    pub version: u64,
+    /// Partition key components in position order.
+    pub partition_key: Vec<ColumnDef>,
+    /// Clustering key components in position order.
+    pub clustering: Vec<ColumnDef>,
+    /// Static columns, sorted by name as Cassandra's serialisation header wants them.
+    pub statics: Vec<ColumnDef>,
+    /// Regular columns, sorted by name.
+    pub regulars: Vec<ColumnDef>,
+    pub options: TableOptions,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replication {
+    Local,
+    Simple { replication_factor: u32 },
+    /// Replication factor by data centre.
+    NetworkTopology(std::collections::BTreeMap<String, u32>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyspaceDef {
+    pub name: String,
+    pub replication: Replication,
+    pub durable_writes: bool,
+    pub tables: std::collections::BTreeMap<String, Arc<TableDef>>,
+}

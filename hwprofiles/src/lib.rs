@@ -1,0 +1,1 @@
+//! Profiles of instances, disks, networks, processors and systems.

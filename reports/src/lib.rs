@@ -1,0 +1,1 @@
+//! Run records into tables, plots and pages.

@@ -1,0 +1,1 @@
+//! Scenario model, workloads and the loading client.

@@ -1,0 +1,1 @@
+//! The world in virtual time: event kernel, hosts, CPUs, disks, NICs, faults, oracles.

@@ -1,0 +1,1 @@
+//! The same scenario on real servers.
