@@ -4,6 +4,7 @@
 //! loading client compute tokens by it. Everything here is pure: no I/O, no clock, no randomness.
 
 mod cql_type;
+pub mod hash;
 mod schema;
 pub mod token;
 

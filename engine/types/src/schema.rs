@@ -80,7 +80,9 @@ pub struct TableDef {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replication {
     Local,
-    Simple { replication_factor: u32 },
+    Simple {
+        replication_factor: u32,
+    },
     /// Replication factor by data centre.
     NetworkTopology(std::collections::BTreeMap<String, u32>),
 }
