@@ -1,1 +1,99 @@
-//! Shard executor, scheduling groups, operations and completions.
+//! The shard executor and the seam under it.
+//!
+//! A **shard** is one thread's worth of database: tasks in scheduling groups, timers, operations in flight, messages
+//! to other shards. Its tasks never call the operating system; they submit an [`Op`] and await its completion.
+//! Whoever completes it is the world, plugged in as a [`Backend`]: the kernel through io_uring ([`uring`]), or a
+//! simulator. Everything above the backend is concrete and the same in both.
+//!
+//! What it guarantees
+//! 1. A buffer given to an operation stays owned by the operation's slot until the world has completed it, even when
+//!    the future that awaited it is dropped.
+//! 2. Tasks of a group run in the order in which they were woken; groups share the CPU by their shares.
+//! 3. With a deterministic backend a shard is deterministic: it reads no clock, entropy or address of its own.
+//!
+//! What it never does: block, spawn threads (except [`uring`]), or allocate per operation once its tables have grown.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod backend;
+mod buf;
+mod counters;
+pub mod fs;
+mod group;
+mod message;
+pub mod net;
+mod op;
+mod shard;
+mod slot;
+pub mod sync;
+mod task;
+pub mod time;
+#[cfg(target_os = "linux")]
+pub mod uring;
+mod work;
+
+pub use backend::{Backend, Message};
+pub use buf::Buf;
+pub use counters::{Counters, WorkCount};
+pub use group::Group;
+pub use message::{submit_to, submit_to_with};
+pub use op::{Fd, Op, OpenFlags};
+pub use shard::{Ran, Remote, Shard, ShardConfig};
+pub use slot::SlotId;
+pub use task::JoinHandle;
+pub use work::Work;
+
+use std::future::Future;
+use std::rc::Rc;
+
+/// Spawns a task on the current shard. `name` is what a stall report calls it.
+pub fn spawn<T: 'static>(group: Group, name: &'static str, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+    Shard::with(|shard| shard.spawn(group, name, future))
+}
+
+/// The shard's clock in nanoseconds since some fixed start. Monotonic; differs between shards by their own CPU use.
+pub fn now() -> u64 {
+    Shard::with(|shard| shard.now())
+}
+
+/// Microseconds since the Unix epoch, for timestamps and TTLs. May jump, as wall clocks do.
+pub fn wall_us() -> u64 {
+    Shard::with(|shard| shard.backend().wall_us())
+}
+
+/// 64 random bits from the world's entropy (seeded in simulation). Not for secrets.
+pub fn random() -> u64 {
+    Shard::with(|shard| shard.backend().random())
+}
+
+/// Says that `amount` units (usually bytes) of `work` are being done now. Counted on hardware; spends virtual CPU in
+/// simulation.
+#[inline]
+pub fn charge(work: Work, amount: u64) {
+    Shard::with(|shard| shard.charge(work, amount));
+}
+
+/// Index of the current shard on its host, and how many shards the host has.
+pub fn shard_index() -> (usize, usize) {
+    Shard::with(|shard| (shard.config().index, shard.config().count))
+}
+
+/// The group of the task being polled; what a helper task that works on its behalf should be spawned in.
+pub fn current_group() -> Group {
+    Shard::with(|shard| shard.current_group())
+}
+
+/// Registers `value` as the current shard's only `T`; messages from other shards find it again with [`local`].
+pub fn set_local<T: 'static>(value: Rc<T>) {
+    Shard::with(|shard| shard.set_local(value));
+}
+
+/// The current shard's `T`, if one was registered.
+pub fn local<T: 'static>() -> Option<Rc<T>> {
+    Shard::with(|shard| shard.local::<T>())
+}
+
+/// Whether this code runs on a shard at all.
+pub fn on_shard() -> bool {
+    Shard::is_current()
+}

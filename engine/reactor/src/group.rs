@@ -1,0 +1,137 @@
+//! Scheduling groups: who gets the CPU next.
+//!
+//! Each group has shares and a virtual run time that advances by `cost * 1000 / shares`. The group with the least
+//! virtual time that has runnable tasks goes next. A group that was idle resumes at the virtual time of the busiest
+//! moment it missed, so that it cannot save up its idleness.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use crate::task::TaskRef;
+
+/// Names and default shares follow ScyllaDB (`statement`, `compaction`, `memtable`: 1000; streaming 200).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Group {
+    /// Client statements and replica work for them.
+    Statement,
+    /// Commit log writes.
+    CommitLog,
+    /// Memtable flush.
+    Flush,
+    Compaction,
+    Streaming,
+    /// Gossip, schema agreement, housekeeping.
+    Maintenance,
+}
+
+impl Group {
+    pub const ALL: [Group; 6] =
+        [Group::Statement, Group::CommitLog, Group::Flush, Group::Compaction, Group::Streaming, Group::Maintenance];
+    pub const COUNT: usize = Self::ALL.len();
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Statement => "statement",
+            Group::CommitLog => "commitlog",
+            Group::Flush => "flush",
+            Group::Compaction => "compaction",
+            Group::Streaming => "streaming",
+            Group::Maintenance => "maintenance",
+        }
+    }
+
+    fn default_shares(self) -> u32 {
+        match self {
+            Group::Streaming => 200,
+            _ => 1000,
+        }
+    }
+}
+
+struct GroupState {
+    shares: Cell<u32>,
+    virtual_ns: Cell<u64>,
+    run_ns: Cell<u64>,
+    queue: RefCell<VecDeque<TaskRef>>,
+}
+
+/// All groups of one shard.
+pub(crate) struct Groups {
+    groups: [GroupState; Group::COUNT],
+    runnable: Cell<u32>,
+    /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
+    floor_ns: Cell<u64>,
+}
+
+impl Groups {
+    pub(crate) fn new() -> Self {
+        Self {
+            groups: Group::ALL.map(|group| GroupState {
+                shares: Cell::new(group.default_shares()),
+                virtual_ns: Cell::new(0),
+                run_ns: Cell::new(0),
+                queue: RefCell::new(VecDeque::new()),
+            }),
+            runnable: Cell::new(0),
+            floor_ns: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn push(&self, task: TaskRef) {
+        let group = &self.groups[task.group() as usize];
+        let mut queue = group.queue.borrow_mut();
+        if queue.is_empty() {
+            group.virtual_ns.set(group.virtual_ns.get().max(self.floor_ns.get()));
+        }
+        queue.push_back(task);
+        self.runnable.set(self.runnable.get() + 1);
+    }
+
+    /// The runnable group with the least virtual time; ties go to the first in `Group::ALL`.
+    pub(crate) fn pick(&self) -> Option<Group> {
+        if self.runnable.get() == 0 {
+            return None;
+        }
+        let (index, state) = self
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(_, group)| !group.queue.borrow().is_empty())
+            .min_by_key(|(_, group)| group.virtual_ns.get())?;
+        self.floor_ns.set(state.virtual_ns.get());
+        Some(Group::ALL[index])
+    }
+
+    pub(crate) fn pop(&self, group: Group) -> Option<TaskRef> {
+        let task = self.groups[group as usize].queue.borrow_mut().pop_front()?;
+        self.runnable.set(self.runnable.get() - 1);
+        Some(task)
+    }
+
+    /// Accounts `cost_ns` of CPU to the group.
+    pub(crate) fn spend(&self, group: Group, cost_ns: u64) {
+        let state = &self.groups[group as usize];
+        state.virtual_ns.set(state.virtual_ns.get() + cost_ns * 1000 / u64::from(state.shares.get()));
+        state.run_ns.set(state.run_ns.get() + cost_ns);
+    }
+
+    pub(crate) fn runnable(&self) -> usize {
+        self.runnable.get() as usize
+    }
+
+    pub(crate) fn set_shares(&self, group: Group, shares: u32) {
+        self.groups[group as usize].shares.set(shares.max(1));
+    }
+
+    pub(crate) fn run_ns(&self, group: Group) -> u64 {
+        self.groups[group as usize].run_ns.get()
+    }
+
+    pub(crate) fn clear(&self) {
+        for group in &self.groups {
+            group.queue.borrow_mut().clear();
+        }
+        self.runnable.set(0);
+    }
+}

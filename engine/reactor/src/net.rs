@@ -1,0 +1,88 @@
+//! TCP as tasks see it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use crate::slot::{submit, submit_detached};
+use crate::{Buf, Fd, Op, Shard, Work};
+
+/// Closes its descriptor when the last owner goes, if a shard is there to do it.
+struct Owned(Fd);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        Shard::try_with(|shard| submit_detached(shard, Op::Close { fd: self.0 }));
+    }
+}
+
+pub struct Listener(Owned);
+
+/// Listens on `addr`. Several shards may listen on one port: each connection goes to one of them.
+pub async fn listen(addr: SocketAddr) -> io::Result<Listener> {
+    let (result, _) = submit(Op::Listen { addr }, None).await;
+    Ok(Listener(Owned(Fd(result? as u32))))
+}
+
+impl Listener {
+    pub async fn accept(&self) -> io::Result<Connection> {
+        let (result, _) = submit(Op::Accept { fd: self.0.0 }, None).await;
+        Ok(Connection::from_fd(Fd(result? as u32)))
+    }
+}
+
+/// A TCP connection without Nagle's delay. Clones share it, so that one task may read while another writes.
+#[derive(Clone)]
+pub struct Connection(Rc<Owned>);
+
+pub async fn connect(addr: SocketAddr) -> io::Result<Connection> {
+    connect_from(addr, None).await
+}
+
+/// Connects from a given local address; the port of `from` may be 0.
+pub async fn connect_from(addr: SocketAddr, from: Option<SocketAddr>) -> io::Result<Connection> {
+    let (result, _) = submit(Op::Connect { addr, from }, None).await;
+    Ok(Connection::from_fd(Fd(result? as u32)))
+}
+
+impl Connection {
+    fn from_fd(fd: Fd) -> Self {
+        Self(Rc::new(Owned(fd)))
+    }
+
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Shard::with(|shard| shard.backend().peer_addr(self.0.0))
+    }
+
+    /// Appends what has arrived, at least a byte, to the buffer's spare capacity. 0 means that the peer has ended.
+    pub async fn recv(&self, buf: Buf) -> (io::Result<usize>, Buf) {
+        debug_assert!(buf.spare() > 0, "a receive needs room");
+        let (result, buf) = submit(Op::Recv { fd: self.0.0 }, Some(buf)).await;
+        if let Ok(n) = &result {
+            crate::charge(Work::NetReceive, *n);
+        }
+        (result.map(|n| n as usize), buf.unwrap_or_default())
+    }
+
+    /// Sends all of the buffer.
+    pub async fn send_all(&self, mut buf: Buf) -> (io::Result<()>, Buf) {
+        let mut sent = 0;
+        while sent < buf.len() {
+            let (result, returned) = submit(Op::Send { fd: self.0.0, skip: sent as u32 }, Some(buf)).await;
+            buf = returned.unwrap_or_default();
+            match result {
+                Ok(n) => {
+                    crate::charge(Work::NetSend, n);
+                    sent += n as usize;
+                }
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// Ends the sending direction, and any receive that waits on this side.
+    pub async fn shutdown(&self) -> io::Result<()> {
+        submit(Op::Shutdown { fd: self.0.0 }, None).await.0.map(drop)
+    }
+}

@@ -1,0 +1,412 @@
+//! The shard: run queues, timers, slots and messages of one thread, and the current-shard context.
+
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::ptr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_queue::SegQueue;
+
+use crate::backend::{Backend, Message};
+use crate::counters::Counters;
+use crate::group::Groups;
+use crate::slot::{Completed, SlotId, Slots, submit_detached};
+use crate::task::{JoinHandle, TaskRef, joinable};
+use crate::time::Timers;
+use crate::{Buf, Group, Op, Work};
+
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// This shard among the host's, from 0.
+    pub index: usize,
+    /// Shards of the host.
+    pub count: usize,
+    /// A group runs at most this long before the next pick. Seastar's default, 0.5 ms.
+    pub task_quota_ns: u64,
+    /// A poll longer than this is reported with its task's name. Scylla's default, 25 ms.
+    pub stall_ns: u64,
+}
+
+impl ShardConfig {
+    pub fn new(index: usize, count: usize) -> Self {
+        Self { index, count, task_quota_ns: 500_000, stall_ns: 25_000_000 }
+    }
+}
+
+/// The half of a shard that other threads may touch: where they leave woken tasks and messages.
+pub struct Remote {
+    tasks: SegQueue<TaskRef>,
+    messages: SegQueue<Message>,
+    /// The shard waits in its world and must be notified.
+    sleeping: AtomicBool,
+    notify: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Remote {
+    /// `notify` ends the shard's wait; it is called at most once per announced wait.
+    pub fn new(notify: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            tasks: SegQueue::new(),
+            messages: SegQueue::new(),
+            sleeping: AtomicBool::new(false),
+            notify: Box::new(notify),
+        })
+    }
+
+    pub(crate) fn push_task(&self, task: TaskRef) {
+        self.tasks.push(task);
+        self.wake();
+    }
+
+    /// Leaves a message from another thread. Order is kept per sender.
+    pub fn push_message(&self, message: Message) {
+        self.messages.push(message);
+        self.wake();
+    }
+
+    /// Pairs with `prepare_sleep`: either it sees what was pushed, or this sees `sleeping`.
+    pub fn wake(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
+            (self.notify)();
+        }
+    }
+
+    /// Announces that the shard is about to wait. False when something has arrived: then it must not wait.
+    pub fn prepare_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.tasks.is_empty() && self.messages.is_empty() {
+            return true;
+        }
+        self.sleeping.store(false, Ordering::SeqCst);
+        false
+    }
+
+    pub fn end_sleep(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What a call of [`Shard::run`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// CPU used, on the backend's scale.
+    pub cpu_ns: u64,
+    /// Tasks are still runnable.
+    pub more: bool,
+}
+
+pub struct Shard {
+    config: ShardConfig,
+    backend: Rc<dyn Backend>,
+    remote: Arc<Remote>,
+    groups: Groups,
+    tasks: RefCell<Vec<TaskRef>>,
+    slots: Slots,
+    timers: Timers,
+    counters: Counters,
+    locals: RefCell<BTreeMap<TypeId, Rc<dyn Any>>>,
+    group: Cell<Group>,
+    seen_preemptions: Cell<u64>,
+    closing: Cell<bool>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Shard> = const { Cell::new(ptr::null()) };
+}
+
+/// Restores the previously current shard.
+struct Entered(*const Shard);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+impl Shard {
+    pub fn new(config: ShardConfig, backend: Rc<dyn Backend>, remote: Arc<Remote>) -> Rc<Self> {
+        Rc::new(Self {
+            config,
+            backend,
+            remote,
+            groups: Groups::new(),
+            tasks: RefCell::new(Vec::new()),
+            slots: Slots::new(),
+            timers: Timers::new(),
+            counters: Counters::new(),
+            locals: RefCell::new(BTreeMap::new()),
+            group: Cell::new(Group::Maintenance),
+            seen_preemptions: Cell::new(0),
+            closing: Cell::new(false),
+        })
+    }
+
+    /// Calls `f` with the shard whose code is running.
+    ///
+    /// # Panics
+    /// Outside of a shard: that is a programming error, never an input's fault.
+    #[inline]
+    pub fn with<R>(f: impl FnOnce(&Shard) -> R) -> R {
+        Self::try_with(f).expect("called outside of a shard")
+    }
+
+    #[inline]
+    pub(crate) fn try_with<R>(f: impl FnOnce(&Shard) -> R) -> Option<R> {
+        let current = CURRENT.get();
+        // SAFETY: set only by `enter`, whose guard keeps the shard borrowed while the pointer is current.
+        (!current.is_null()).then(|| f(unsafe { &*current }))
+    }
+
+    #[inline]
+    pub fn is_current() -> bool {
+        !CURRENT.get().is_null()
+    }
+
+    /// Runs `f` in this shard's context: `reactor::now()` and its like then mean this shard.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _entered = Entered(CURRENT.replace(self));
+        f()
+    }
+
+    pub fn config(&self) -> &ShardConfig {
+        &self.config
+    }
+
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    pub fn remote(&self) -> &Arc<Remote> {
+        &self.remote
+    }
+
+    pub(crate) fn remote_ptr(&self) -> *const Remote {
+        Arc::as_ptr(&self.remote)
+    }
+
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    pub(crate) fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub fn now(&self) -> u64 {
+        self.backend.now()
+    }
+
+    pub fn current_group(&self) -> Group {
+        self.group.get()
+    }
+
+    pub fn set_shares(&self, group: Group, shares: u32) {
+        self.groups.set_shares(group, shares);
+    }
+
+    /// CPU used by a group so far, in nanoseconds.
+    pub fn group_cpu_ns(&self, group: Group) -> u64 {
+        self.groups.run_ns(group)
+    }
+
+    /// Operations given to the world and not completed.
+    pub fn in_flight(&self) -> usize {
+        self.slots.in_flight()
+    }
+
+    #[inline]
+    pub fn charge(&self, work: Work, amount: u64) {
+        self.counters.count(work, amount);
+        self.backend.charge(work, amount);
+    }
+
+    pub fn set_local<T: 'static>(&self, value: Rc<T>) {
+        self.locals.borrow_mut().insert(TypeId::of::<T>(), value);
+    }
+
+    pub fn local<T: 'static>(&self) -> Option<Rc<T>> {
+        self.locals.borrow().get(&TypeId::of::<T>()).and_then(|any| any.clone().downcast().ok())
+    }
+
+    pub fn spawn<T: 'static>(
+        &self,
+        group: Group,
+        name: &'static str,
+        future: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        let (future, handle) = joinable(future);
+        let task = TaskRef::new(future, group, name, self.remote.clone());
+        if self.closing.get() {
+            return handle; // dropped unpolled: its owner is being dropped too
+        }
+        let mut tasks = self.tasks.borrow_mut();
+        task.set_position(tasks.len() as u32);
+        tasks.push(task.clone());
+        drop(tasks);
+        self.groups.push(task);
+        handle
+    }
+
+    pub(crate) fn enqueue(&self, task: TaskRef) {
+        self.groups.push(task);
+    }
+
+    /// Tasks are runnable, or messages or foreign wakes have arrived.
+    pub fn has_work(&self) -> bool {
+        self.groups.runnable() > 0 || !self.remote.tasks.is_empty() || !self.remote.messages.is_empty()
+    }
+
+    /// Runs tasks for about `quantum_ns` of CPU or until none is runnable.
+    pub fn run(&self, quantum_ns: u64) -> Ran {
+        let _entered = Entered(CURRENT.replace(self));
+        self.take_remote();
+        let began = self.backend.cpu_ns();
+        let mut last = began;
+        'picks: while let Some(group) = self.groups.pick() {
+            self.group.set(group);
+            let slice_began = last;
+            while let Some(task) = self.groups.pop(group) {
+                self.charge(Work::Poll, 0);
+                let finished = task.run();
+                let now = self.backend.cpu_ns();
+                let cost = now - last;
+                self.groups.spend(group, cost);
+                last = now;
+                if cost > self.config.stall_ns {
+                    self.report_stall(&task, cost);
+                }
+                if finished {
+                    self.forget(&task);
+                }
+                if now - began >= quantum_ns {
+                    break 'picks;
+                }
+                if now - slice_began >= self.config.task_quota_ns {
+                    break;
+                }
+            }
+        }
+        self.group.set(Group::Maintenance);
+        Ran { cpu_ns: last - began, more: self.has_work() }
+    }
+
+    fn take_remote(&self) {
+        while let Some(task) = self.remote.tasks.pop() {
+            self.groups.push(task);
+        }
+        while let Some(message) = self.remote.messages.pop() {
+            message();
+        }
+    }
+
+    /// Runs a message from another shard, in this shard's context.
+    pub fn deliver(&self, message: Message) {
+        self.enter(message);
+    }
+
+    /// Takes a finished task out of the table of live ones.
+    fn forget(&self, task: &TaskRef) {
+        let mut tasks = self.tasks.borrow_mut();
+        let position = task.position() as usize;
+        let removed = tasks.swap_remove(position);
+        if let Some(moved) = tasks.get(position) {
+            moved.set_position(position as u32);
+        }
+        drop(tasks);
+        drop(removed);
+    }
+
+    fn report_stall(&self, task: &TaskRef, cost_ns: u64) {
+        let preemptions = self.backend.preemptions();
+        if preemptions != self.seen_preemptions.replace(preemptions) {
+            self.counters.host_stalls.set(self.counters.host_stalls.get() + 1);
+            return;
+        }
+        self.counters.stalls.set(self.counters.stalls.get() + 1);
+        tracing::warn!(
+            shard = self.config.index,
+            task = task.name(),
+            group = task.group().name(),
+            ms = cost_ns / 1_000_000,
+            "a task held the shard"
+        );
+    }
+
+    /// The world finished an operation and, for reads, has written the result's number of bytes into the buffer.
+    pub fn complete(&self, slot: SlotId, result: io::Result<u64>) {
+        self.complete_inner(slot, |op, buf| {
+            if let Ok(written) = result {
+                Slots::advance(op, buf, written);
+            }
+            result
+        });
+    }
+
+    /// The world finishes an operation now: `fill` gets it and its buffer, and gives the result. For reads it appends
+    /// to the buffer.
+    pub fn complete_with(&self, slot: SlotId, fill: impl FnOnce(&Op, Option<&mut Buf>) -> io::Result<u64>) {
+        self.complete_inner(slot, fill);
+    }
+
+    fn complete_inner(&self, slot: SlotId, fill: impl FnOnce(&Op, Option<&mut Buf>) -> io::Result<u64>) {
+        let _entered = Entered(CURRENT.replace(self));
+        match self.slots.complete(slot, fill) {
+            Completed::Wake(waker) => waker.wake(),
+            Completed::Nobody(buf, opened) => {
+                drop(buf);
+                if let Some(fd) = opened
+                    && !self.closing.get()
+                {
+                    submit_detached(self, Op::Close { fd });
+                }
+            }
+            Completed::Stale => {}
+        }
+    }
+
+    /// When the earliest timer is due, if there is one.
+    pub fn next_timer(&self) -> Option<u64> {
+        self.timers.next()
+    }
+
+    /// Wakes the tasks whose timers are due at `now`.
+    pub fn fire_timers(&self, now: u64) {
+        let _entered = Entered(CURRENT.replace(self));
+        self.timers.fire(now);
+    }
+
+    /// Drops every task, then has the backend end what is in flight. The shard runs nothing any more.
+    pub fn close(&self) {
+        if self.closing.replace(true) {
+            return;
+        }
+        let _entered = Entered(CURRENT.replace(self));
+        self.groups.clear();
+        while self.remote.tasks.pop().is_some() {}
+        loop {
+            let Some(task) = self.tasks.borrow_mut().pop() else { break };
+            task.discard();
+        }
+        while self.remote.messages.pop().is_some() {}
+        let locals = std::mem::take(&mut *self.locals.borrow_mut());
+        drop(locals);
+        self.backend.close(self);
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,187 @@
+//! Timers of one shard: sleeping, deadlines.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::Shard;
+
+/// A heap of deadlines. Entries of dropped sleeps stay until they are due, or until they are the majority.
+pub(crate) struct Timers {
+    inner: RefCell<Inner>,
+}
+
+struct Inner {
+    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// Orders timers of one deadline by when they were set.
+    sequence: u64,
+    stale: usize,
+}
+
+struct Entry {
+    /// The heap entry that belongs to this one; others with this index are stale.
+    sequence: u64,
+    waker: Option<Waker>,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: RefCell::new(Inner {
+                heap: BinaryHeap::new(),
+                entries: Vec::new(),
+                free: Vec::new(),
+                sequence: 0,
+                stale: 0,
+            }),
+        }
+    }
+
+    fn set(&self, at: u64, waker: Waker) -> (u32, u64) {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.sequence += 1;
+        let entry = Entry { sequence: inner.sequence, waker: Some(waker) };
+        let index = match inner.free.pop() {
+            Some(index) => {
+                inner.entries[index as usize] = entry;
+                index
+            }
+            None => {
+                inner.entries.push(entry);
+                (inner.entries.len() - 1) as u32
+            }
+        };
+        inner.heap.push(Reverse((at, inner.sequence, index)));
+        (index, inner.sequence)
+    }
+
+    fn unset(&self, (index, sequence): (u32, u64)) {
+        let inner = &mut *self.inner.borrow_mut();
+        let Some(entry) = inner.entries.get_mut(index as usize).filter(|entry| entry.sequence == sequence) else {
+            return;
+        };
+        entry.sequence = 0;
+        entry.waker = None;
+        inner.free.push(index);
+        inner.stale += 1;
+        if inner.stale > 1024 && inner.stale * 2 > inner.heap.len() {
+            let entries = &inner.entries;
+            inner.heap.retain(|Reverse((_, sequence, index))| entries[*index as usize].sequence == *sequence);
+            inner.stale = 0;
+        }
+    }
+
+    fn update(&self, (index, sequence): (u32, u64), waker: &Waker) {
+        let inner = &mut *self.inner.borrow_mut();
+        let entry = &mut inner.entries[index as usize];
+        if entry.sequence == sequence && !entry.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            entry.waker = Some(waker.clone());
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<u64> {
+        let inner = &mut *self.inner.borrow_mut();
+        while let Some(Reverse((at, sequence, index))) = inner.heap.peek().copied() {
+            if inner.entries[index as usize].sequence == sequence {
+                return Some(at);
+            }
+            inner.heap.pop();
+            inner.stale = inner.stale.saturating_sub(1);
+        }
+        None
+    }
+
+    pub(crate) fn fire(&self, now: u64) {
+        while self.next().is_some_and(|at| at <= now) {
+            let waker = {
+                let inner = &mut *self.inner.borrow_mut();
+                let Some(Reverse((_, _, index))) = inner.heap.pop() else { return };
+                let entry = &mut inner.entries[index as usize];
+                entry.sequence = 0;
+                inner.free.push(index);
+                entry.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Sleeps until the shard's clock shows `at_ns`.
+pub struct Sleep {
+    at_ns: u64,
+    timer: Option<(u32, u64)>,
+}
+
+pub fn sleep_until(at_ns: u64) -> Sleep {
+    Sleep { at_ns, timer: None }
+}
+
+pub fn sleep(duration: Duration) -> Sleep {
+    sleep_until(crate::now().saturating_add(duration.as_nanos() as u64))
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Shard::with(|shard| {
+            if shard.now() >= self.at_ns {
+                return Poll::Ready(());
+            }
+            match self.timer {
+                Some(timer) => shard.timers().update(timer, cx.waker()),
+                None => self.timer = Some(shard.timers().set(self.at_ns, cx.waker().clone())),
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer
+            && Shard::is_current()
+        {
+            Shard::with(|shard| shard.timers().unset(timer));
+        }
+    }
+}
+
+/// The time given to [`timeout`] ran out first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("timed out")]
+pub struct Elapsed;
+
+/// Polls `future` until it is ready or `duration` has passed. The future goes first: ready at the deadline is ready.
+pub async fn timeout<T>(duration: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let mut future = pin!(future);
+    let mut sleep = pin!(sleep(duration));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(value) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(value));
+        }
+        sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
+    })
+    .await
+}
+
+/// Lets the other runnable tasks go first once.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}

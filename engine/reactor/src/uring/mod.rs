@@ -1,0 +1,1 @@
+//! The real world: one io_uring per shard, a pinned thread each.

@@ -1,0 +1,76 @@
+//! The kinds of CPU work that the engine and the loading client declare with `charge`.
+
+/// Defines the enum, its list and its names together so that they cannot drift apart.
+macro_rules! works {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// One kind of work. The unit of `amount` is bytes unless said otherwise.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Work { $($(#[$doc])* $name,)* }
+
+        impl Work {
+            pub const ALL: &[Work] = &[$(Work::$name,)*];
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name in cost tables and reports.
+            pub fn name(self) -> &'static str {
+                match self { $(Work::$name => $text,)* }
+            }
+
+            pub fn from_name(name: &str) -> Option<Work> {
+                match name { $($text => Some(Work::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+works! {
+    /// One poll of a task, whatever it does. Amount 0.
+    Poll = "poll",
+    /// One receive from a socket: system call, interrupt, protocol stack.
+    NetReceive = "net-receive",
+    /// One send to a socket.
+    NetSend = "net-send",
+    /// One disk operation handed to the kernel and completed.
+    DiskSubmit = "disk-submit",
+    /// One message to another shard of the host, sender's and receiver's side together.
+    CrossShard = "cross-shard",
+    /// Decoding a CQL request frame.
+    FrameDecode = "frame-decode",
+    /// Encoding a CQL response frame.
+    FrameEncode = "frame-encode",
+    /// Parsing and preparing a statement's text.
+    StatementParse = "statement-parse",
+    /// Binding and planning an already prepared statement.
+    StatementExecute = "statement-execute",
+    /// A coordinator's bookkeeping for one write, whatever the number of replicas.
+    CoordinateWrite = "coordinate-write",
+    /// A coordinator's bookkeeping for one read.
+    CoordinateRead = "coordinate-read",
+    /// Encoding a message to another node.
+    MessageEncode = "message-encode",
+    /// Decoding a message from another node.
+    MessageDecode = "message-decode",
+    /// Merging the replicas' answers to a read.
+    Reconcile = "reconcile",
+    /// Encoding and appending a record to the commit log's buffer.
+    CommitlogAppend = "commitlog-append",
+    /// Applying one mutation to a memtable.
+    MemtableInsert = "memtable-insert",
+    /// Reading one partition or slice from a memtable.
+    MemtableRead = "memtable-read",
+    /// Asking one SSTable's bloom filter.
+    BloomProbe = "bloom-probe",
+    /// Finding a partition through one SSTable's summary and index.
+    SstableIndex = "sstable-index",
+    /// Decoding rows from one SSTable's data.
+    SstableRead = "sstable-read",
+    /// Writing a memtable's rows to an SSTable.
+    Flush = "flush",
+    /// Reading, merging and rewriting rows in compaction.
+    Compaction = "compaction",
+    /// A loading client's work to make and send one request.
+    ClientRequest = "client-request",
+    /// A loading client's work to take one response.
+    ClientResponse = "client-response",
+}

@@ -1,0 +1,149 @@
+//! Cost tables: virtual CPU time of each kind of work, for one processor, convertible to others.
+//!
+//! A cost is written `FIXED + PER_BYTE | STANDING | SOURCE`, such as `1.2 us + 0.4 ns/B | assumed | why`; either part
+//! may stand alone. The kinds of work are named as the engine names them; this crate does not know the list.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use crate::figure::{Figure, Standing};
+use crate::instance::Instance;
+use crate::quantity::{Frequency, Quantity, Ratio, Time, TimePerByte};
+
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostTable {
+    pub reference: Reference,
+    /// By `Work::name()`.
+    pub work: BTreeMap<String, Cost>,
+}
+
+/// The processor for which the costs are given: one hardware thread, its sibling busy.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    pub clock: Figure<Frequency>,
+    pub ipc_factor: Figure<Ratio>,
+    pub hyper_thread_factor: Figure<Ratio>,
+}
+
+impl Reference {
+    /// GHz x IPC, as [`Instance::vcpu_speed`].
+    pub fn speed(&self) -> f64 {
+        self.clock.f64() * self.ipc_factor.f64() * self.hyper_thread_factor.f64()
+    }
+}
+
+/// Cost of one piece of work at the table's reference speed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    pub fixed: Quantity<Time>,
+    pub per_byte: Quantity<TimePerByte>,
+    pub standing: Standing,
+    pub source: Arc<str>,
+}
+
+/// One cost on one instance, ready for the simulator.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkCost {
+    pub fixed_ns: f64,
+    pub ns_per_byte: f64,
+}
+
+impl WorkCost {
+    pub fn ns(&self, amount: u64) -> u64 {
+        (self.fixed_ns + self.ns_per_byte * amount as f64).round() as u64
+    }
+}
+
+impl CostTable {
+    /// The cost of `work` on a vCPU of `instance` when all its vCPUs are busy; nothing for a kind not listed.
+    pub fn on(&self, instance: &Instance, work: &str) -> WorkCost {
+        let slower = self.reference.speed() / instance.vcpu_speed();
+        match self.work.get(work) {
+            None => WorkCost::default(),
+            Some(cost) => {
+                WorkCost { fixed_ns: cost.fixed.f64() * slower, ns_per_byte: cost.per_byte.f64() * slower }
+            }
+        }
+    }
+}
+
+impl Cost {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (amounts, _) = text.split_once('|').ok_or_else(|| Self::shape(text))?;
+        let rest = &text[amounts.len()..];
+        let (fixed, per_byte) = match amounts.split_once('+') {
+            Some((fixed, per_byte)) => (Some(fixed), Some(per_byte)),
+            None if amounts.contains("/B") || amounts.contains("/KiB") => (None, Some(amounts)),
+            None => (Some(amounts), None),
+        };
+        // Standing and source are read by the figure of whichever part is there.
+        let fixed = fixed.map(|part| Figure::<Time>::parse(&format!("{part}{rest}"))).transpose();
+        let per_byte = per_byte.map(|part| Figure::<TimePerByte>::parse(&format!("{part}{rest}"))).transpose();
+        let (fixed, per_byte) = (fixed.map_err(|e| e.to_string())?, per_byte.map_err(|e| e.to_string())?);
+        let (standing, source) = match (&fixed, &per_byte) {
+            (Some(f), _) => (f.standing, f.source.clone()),
+            (None, Some(f)) => (f.standing, f.source.clone()),
+            (None, None) => return Err(Self::shape(text)),
+        };
+        let zero_or = |value: Option<f64>| value.unwrap_or(0.0);
+        Ok(Self {
+            fixed: Quantity::new(zero_or(fixed.map(|f| f.f64()))),
+            per_byte: Quantity::new(zero_or(per_byte.map(|f| f.f64()))),
+            standing,
+            source,
+        })
+    }
+
+    fn shape(text: &str) -> String {
+        format!("`{text}` is not a cost; write `FIXED + PER_BYTE | STANDING | SOURCE`, such as `1.2 us + 0.4 ns/B | assumed | why`")
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ns + {} ns/B | {} | {}", self.fixed.f64(), self.per_byte.f64(), self.standing, self.source)
+    }
+}
+
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Cost;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a cost such as `1.2 us + 0.4 ns/B | assumed | why`")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Cost, E> {
+                Cost::parse(text).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_parts_or_either() {
+        let parts = |text| Cost::parse(text).map(|c| (c.fixed.f64(), c.per_byte.f64())).unwrap();
+        assert_eq!(parts("1.2 us + 0.4 ns/B | assumed | why"), (1200.0, 0.4));
+        assert_eq!(parts("300 ns | assumed | why"), (300.0, 0.0));
+        assert_eq!(parts("2 ns/B | measured | here"), (0.0, 2.0));
+        assert!(Cost::parse("300 ns | assumed").is_err());
+        assert!(Cost::parse("300 | assumed | why").unwrap_err().contains("no unit"));
+    }
+}

@@ -1,0 +1,88 @@
+//! Instances: the machines that systems and loaders run on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::figure::Figure;
+use crate::processor::Processor;
+use crate::quantity::{Bandwidth, Bytes, Count, Rate};
+
+/// An instance as its file has it, the processor by name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InstanceFile {
+    name: String,
+    about: String,
+    processor: String,
+    vcpus: Figure<Count>,
+    physical_cores: Figure<Count>,
+    ram: Figure<Bytes>,
+    interrupt_cpus: Figure<Count>,
+    nic: Nic,
+    #[serde(default)]
+    local_disks: Vec<String>,
+    ebs: Option<Ebs>,
+}
+
+impl InstanceFile {
+    pub(crate) fn processor_name(&self) -> &str {
+        &self.processor
+    }
+
+    pub(crate) fn resolve(self, processor: Processor) -> Instance {
+        let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs } = self;
+        Instance { name, about, processor, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Instance {
+    pub name: String,
+    pub about: String,
+    pub processor: Processor,
+    pub vcpus: Figure<Count>,
+    /// Equal to `vcpus` where there is no hyper-threading.
+    pub physical_cores: Figure<Count>,
+    pub ram: Figure<Bytes>,
+    /// vCPUs that the kernel gives to network interrupts when nobody tunes it.
+    pub interrupt_cpus: Figure<Count>,
+    pub nic: Nic,
+    /// Names of disk profiles that this instance has built in.
+    pub local_disks: Vec<String>,
+    /// Network-attached volumes: `None` if the instance cannot have them.
+    pub ebs: Option<Ebs>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nic {
+    /// What the NIC holds for ever, each direction.
+    pub base: Figure<Bandwidth>,
+    /// What it does while credits last; equal to `base` where there is no burst.
+    pub burst: Figure<Bandwidth>,
+    /// Bytes above `base` that a full bucket of credits allows.
+    pub burst_credit: Figure<Bytes>,
+    /// Packets in and out together; absent if no limit is known.
+    pub packets: Option<Figure<Rate>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ebs {
+    /// All volumes together, both directions.
+    pub bandwidth: Figure<Bandwidth>,
+    /// All volumes together; absent if no limit is known.
+    pub iops: Option<Figure<Rate>>,
+    /// Whether volumes share the NIC instead of having a path of their own (not "EBS-optimised").
+    pub shares_nic: bool,
+}
+
+impl Instance {
+    pub fn has_hyper_threads(&self) -> bool {
+        self.vcpus.u64() > self.physical_cores.u64()
+    }
+
+    /// Speed of one vCPU in GHz x IPC when all are busy.
+    pub fn vcpu_speed(&self) -> f64 {
+        if self.has_hyper_threads() { self.processor.speed_shared() } else { self.processor.speed_alone() }
+    }
+}

@@ -1,0 +1,133 @@
+//! Systems: which software runs on an instance, as settings and costs of the one engine.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cost::CostTable;
+use crate::figure::Figure;
+use crate::quantiles::Quantiles;
+use crate::quantity::{Bandwidth, Bytes, BytesPerOp, Count, Ratio, Time};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    pub name: String,
+    pub about: String,
+    pub software: String,
+    pub version: String,
+    pub threading: Threading,
+    /// Absent for a loading client.
+    pub memory: Option<Memory>,
+    pub io: IoMode,
+    /// Absent for a loading client.
+    pub commitlog: Option<Commitlog>,
+    pub throttles: Throttles,
+    pub pauses: Option<Pauses>,
+    pub costs: CostTable,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Threading {
+    /// One shard a vCPU, except those left to interrupts.
+    ShardPerCore { interrupt_cpus: Figure<Count> },
+    /// Threads of one process share all vCPUs; stages limit how many work at once.
+    Pool {
+        concurrent_reads: Figure<Count>,
+        concurrent_writes: Figure<Count>,
+        /// Threads that take clients' requests.
+        native_transport: Figure<Count>,
+        concurrent_compactors: Figure<Count>,
+    },
+}
+
+impl Threading {
+    /// Shards of the engine on an instance with `vcpus`. A pool is run as a shard on every vCPU: the kernel's scheduler
+    /// spreads its threads over all of them.
+    pub fn shards(&self, vcpus: u64) -> u64 {
+        match self {
+            Threading::ShardPerCore { interrupt_cpus } => vcpus.saturating_sub(interrupt_cpus.u64()).max(1),
+            Threading::Pool { .. } => vcpus.max(1),
+        }
+    }
+}
+
+/// How RAM is shared out. `engine = min(limit, ram - max(reserve, reserve_fraction x ram))`, the rest by fractions of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// RAM left to the operating system, at least.
+    pub reserve: Figure<Bytes>,
+    pub reserve_fraction: Figure<Ratio>,
+    /// Fraction of the engine's memory for memtables.
+    pub memtable_fraction: Figure<Ratio>,
+    /// Fraction of the engine's memory for cached rows.
+    pub row_cache_fraction: Figure<Ratio>,
+    /// Fraction of the engine's memory that the kernel's page cache gets: 0 with direct I/O.
+    pub page_cache_fraction: Figure<Ratio>,
+}
+
+/// Bytes of one host, from [`Memory::plan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    pub engine: u64,
+    pub memtable: u64,
+    pub row_cache: u64,
+    pub page_cache: u64,
+}
+
+impl Memory {
+    pub fn plan(&self, ram: u64) -> MemoryPlan {
+        let part = |of: u64, fraction: &Figure<Ratio>| (of as f64 * fraction.f64()) as u64;
+        let engine = ram.saturating_sub(self.reserve.u64().max(part(ram, &self.reserve_fraction)));
+        MemoryPlan {
+            engine,
+            memtable: part(engine, &self.memtable_fraction),
+            row_cache: part(engine, &self.row_cache_fraction),
+            page_cache: part(engine, &self.page_cache_fraction),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IoMode {
+    /// Past the kernel's page cache.
+    Direct,
+    /// Through the kernel's page cache.
+    Buffered,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Commitlog {
+    pub sync: CommitlogSync,
+    pub segment: Figure<Bytes>,
+    /// Segments that may exist before memtables are flushed to free them.
+    pub total: Figure<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum CommitlogSync {
+    /// A write waits until it is durable.
+    Batch,
+    /// A write waits for nothing; at most this much is lost.
+    Periodic(Figure<Time>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throttles {
+    /// Bytes that compaction may write a second on one node; absent: as fast as shares allow.
+    pub compaction: Option<Figure<Bandwidth>>,
+}
+
+/// Stop-the-world collections of a young generation: one each time `young` bytes have been allocated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pauses {
+    pub young: Figure<Bytes>,
+    /// Garbage of a client operation at its coordinator and replicas together, spread over those nodes.
+    pub allocated: Figure<BytesPerOp>,
+    pub pause: Quantiles,
+}
