@@ -66,9 +66,7 @@ impl CostTable {
         let slower = self.reference.speed() / instance.vcpu_speed();
         match self.work.get(work) {
             None => WorkCost::default(),
-            Some(cost) => {
-                WorkCost { fixed_ns: cost.fixed.f64() * slower, ns_per_byte: cost.per_byte.f64() * slower }
-            }
+            Some(cost) => WorkCost { fixed_ns: cost.fixed.f64() * slower, ns_per_byte: cost.per_byte.f64() * slower },
         }
     }
 }
@@ -101,7 +99,9 @@ impl Cost {
     }
 
     fn shape(text: &str) -> String {
-        format!("`{text}` is not a cost; write `FIXED + PER_BYTE | STANDING | SOURCE`, such as `1.2 us + 0.4 ns/B | assumed | why`")
+        format!(
+            "`{text}` is not a cost; write `FIXED + PER_BYTE | STANDING | SOURCE`, such as `1.2 us + 0.4 ns/B | assumed | why`"
+        )
     }
 }
 

@@ -287,7 +287,8 @@ fn scan(text: &str) -> Vec<Event<'_>> {
         // A scalar: a key if a colon follows it.
         let (begin, end, after) = scalar(text, at, in_flow);
         let colon = skip_blank(after);
-        let is_key = bytes.get(colon) == Some(&b':') && matches!(bytes.get(colon + 1), Some(b' ' | b'\n' | b'\r') | None);
+        let is_key =
+            bytes.get(colon) == Some(&b':') && matches!(bytes.get(colon + 1), Some(b' ' | b'\n' | b'\r') | None);
         if is_key {
             if !in_flow {
                 close_blocks(&mut open, column, false);

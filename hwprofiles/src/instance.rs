@@ -29,7 +29,8 @@ impl InstanceFile {
     }
 
     pub(crate) fn resolve(self, processor: Processor) -> Instance {
-        let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs } = self;
+        let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs } =
+            self;
         Instance { name, about, processor, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs }
     }
 }

@@ -115,7 +115,9 @@ impl<D: Dimension> Quantity<D> {
 
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let trimmed = text.trim();
-        let digits = trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+'))).unwrap_or(trimmed.len());
+        let digits = trimmed
+            .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+')))
+            .unwrap_or(trimmed.len());
         let (number, unit) = (&trimmed[..digits], trimmed[digits..].trim());
         let not_a_number =
             || QuantityError::NotANumber { text: text.to_string(), dimension: D::NAME, example: D::EXAMPLE };
