@@ -1,13 +1,33 @@
 //! The vocabulary of the engine: CQL types and their binary forms and order, tokens, schema.
 //!
 //! Storage orders clustering keys by it, the SSTable header and the protocol name types by it, the ring and the
-//! loading client compute tokens by it. Everything here is pure: no I/O, no clock, no randomness.
+//! loading client compute tokens by it. Everything here is pure: no I/O, no clock, no randomness. Nothing here
+//! panics on malformed bytes: ordering falls back to unsigned bytes, reading gives an [`Error`].
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod calendar;
+pub mod collection;
 mod cql_type;
+pub mod decimal;
+pub mod duration;
+mod error;
 pub mod hash;
+mod literal;
+mod order;
+mod partition_key;
 mod schema;
+mod table;
 pub mod token;
+mod type_name;
+pub mod uuid;
+mod validate;
+pub mod vint;
 
 pub use cql_type::CqlType;
+pub use error::Error;
+pub use literal::quote_identifier;
+pub use partition_key::{partition_key_components, serialize_partition_key, serialize_partition_key_into};
 pub use schema::{ColumnDef, ColumnKind, KeyspaceDef, Replication, TableDef, TableId, TableOptions};
-pub use token::Token;
+pub use table::TableBuilder;
+pub use token::{Token, shard_of};
