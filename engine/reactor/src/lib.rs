@@ -18,6 +18,7 @@
 mod backend;
 mod buf;
 mod counters;
+mod eager;
 pub mod fs;
 mod group;
 mod message;
@@ -35,6 +36,7 @@ mod work;
 pub use backend::{Backend, Message};
 pub use buf::Buf;
 pub use counters::{Counters, WorkCount};
+pub use eager::run_or_spawn;
 pub use group::Group;
 pub use message::{submit_to, submit_to_with};
 pub use op::{Fd, Op, OpenFlags};
