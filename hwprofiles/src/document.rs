@@ -173,8 +173,7 @@ fn locate(text: &str, path: &[&str]) -> Option<usize> {
     let events = scan(text);
     let mut best = None;
     let mut begin = 0;
-    let mut depth = 0;
-    for part in path {
+    for (depth, part) in path.iter().enumerate() {
         let mut index = 0usize;
         let found = events.iter().enumerate().skip(begin).take_while(|(_, e)| e.depth >= depth).find(|(_, e)| {
             if e.depth != depth {
@@ -191,7 +190,6 @@ fn locate(text: &str, path: &[&str]) -> Option<usize> {
         let Some((i, event)) = found else { break };
         best = Some(event.value);
         begin = i + 1;
-        depth += 1;
     }
     best
 }
