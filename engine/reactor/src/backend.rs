@@ -45,6 +45,9 @@ pub trait Backend {
         0
     }
 
+    /// A descriptor that an operation opened for nobody while the shard closes: close it, now.
+    fn abandon(&self, _fd: Fd) {}
+
     /// The shard is going away: end every operation in flight, so that its buffers can be freed.
     fn close(&self, shard: &Shard);
 }

@@ -81,7 +81,8 @@ impl Connection {
         (Ok(()), buf)
     }
 
-    /// Ends the sending direction, and any receive that waits on this side.
+    /// Ends the connection in both directions. What was sent before still arrives, and then the peer receives the end;
+    /// a receive that waits on this side ends too.
     pub async fn shutdown(&self) -> io::Result<()> {
         submit(Op::Shutdown { fd: self.0.0 }, None).await.0.map(drop)
     }

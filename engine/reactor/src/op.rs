@@ -114,7 +114,8 @@ pub enum Op {
         fd: Fd,
         skip: u32,
     },
-    /// Ends the sending direction and wakes a pending receive of the peer.
+    /// Ends the connection in both directions: after what was sent before, the peer's receives give 0; so do pending
+    /// and later ones on this side, and later sends of this side fail. The descriptor stays open. -> 0
     Shutdown {
         fd: Fd,
     },

@@ -115,6 +115,8 @@ pub struct Shard {
     group: Cell<Group>,
     seen_preemptions: Cell<u64>,
     closing: Cell<bool>,
+    /// Name of the task polled last; says whose a panic was.
+    task_name: Cell<&'static str>,
 }
 
 thread_local! {
@@ -145,6 +147,7 @@ impl Shard {
             group: Cell::new(Group::Maintenance),
             seen_preemptions: Cell::new(0),
             closing: Cell::new(false),
+            task_name: Cell::new("none"),
         })
     }
 
@@ -209,6 +212,11 @@ impl Shard {
 
     pub fn current_group(&self) -> Group {
         self.group.get()
+    }
+
+    /// Name of the task that is being polled, or was last.
+    pub fn task_name(&self) -> &'static str {
+        self.task_name.get()
     }
 
     pub fn set_shares(&self, group: Group, shares: u32) {
@@ -278,6 +286,7 @@ impl Shard {
             let slice_began = last;
             while let Some(task) = self.groups.pop(group) {
                 self.charge(Work::Poll, 0);
+                self.task_name.set(task.name());
                 let finished = task.run();
                 let now = self.backend.cpu_ns();
                 let cost = now - last;
@@ -365,10 +374,10 @@ impl Shard {
             Completed::Wake(waker) => waker.wake(),
             Completed::Nobody(buf, opened) => {
                 drop(buf);
-                if let Some(fd) = opened
-                    && !self.closing.get()
-                {
-                    submit_detached(self, Op::Close { fd });
+                match opened {
+                    Some(fd) if self.closing.get() => self.backend.abandon(fd),
+                    Some(fd) => submit_detached(self, Op::Close { fd }),
+                    None => {}
                 }
             }
             Completed::Stale => {}
