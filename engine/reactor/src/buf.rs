@@ -110,6 +110,17 @@ impl Buf {
         self.len -= n;
     }
 
+    /// The bytes as a `Vec`, without a copy unless the memory is aligned for direct I/O.
+    pub fn into_vec(self) -> Vec<u8> {
+        if self.align != 1 || self.capacity == 0 {
+            return self.to_vec();
+        }
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: allocated with alignment 1 by the global allocator for `capacity` bytes, `len` of them initialised,
+        // and ownership ends here.
+        unsafe { Vec::from_raw_parts(this.ptr.as_ptr(), this.len, this.capacity) }
+    }
+
     /// Where the world may write `spare()` more bytes behind `len`.
     pub(crate) fn spare_ptr(&mut self) -> *mut u8 {
         // SAFETY: `len <= capacity`, so the result is inside or one past the allocation.
