@@ -1,1 +1,29 @@
-//! One shard's LSM: commit log, memtable, SSTables, compaction, manifest.
+//! One shard's LSM: commit log, memtable, SSTables, cache, compaction.
+//!
+//! [`Storage`] keeps the partitions that one shard owns. What it guarantees:
+//! 1. A mutation that [`Storage::apply`] has acknowledged survives a crash (`SyncMode::Batch`), or is lost only when
+//!    it is younger than the sync period (`SyncMode::Periodic`). None is ever invented or torn.
+//! 2. A read sees every acknowledged mutation, merged cell by cell by timestamp, wherever it lies.
+//! 3. Bytes that the disk gave back wrong are an error that names file and place, never data.
+//! 4. Memory stays within the limits of its [`Config`].
+//!
+//! It runs on a `reactor` shard and knows no clock, randomness or I/O but the shard's.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod command;
+mod config;
+mod data;
+mod error;
+mod stats;
+mod storage;
+
+pub use command::{ReadCommand, ScanCommand};
+pub use config::{Config, SyncMode};
+pub use data::{
+    Bound, Bytes, Cell, Clustering, Components, DeletionTime, Liveness, Malformed, Mutation, NEVER_S, Partition,
+    RangeTombstone, Row, Slice, expiry_s,
+};
+pub use error::Error;
+pub use stats::{CacheStats, CommitlogStats, Stats, TableStats};
+pub use storage::Storage;

@@ -1,0 +1,62 @@
+//! What a shard's storage is told when it opens.
+
+use std::time::Duration;
+
+/// When an acknowledged write is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Before it is acknowledged. Writes that wait at the same time share a sync.
+    Batch,
+    /// At most about `every` later. Writers wait when syncs fall behind by more than half of it.
+    Periodic { every: Duration },
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Holds `<keyspace>/<table>-<id>/` folders, shared by the node's shards.
+    pub data_dir: String,
+    /// Holds the shards' segments; may be on another disk.
+    pub commitlog_dir: String,
+    /// This shard, and how many the node has. The data of a node cannot be opened with another number of shards.
+    pub shard: u32,
+    pub shards: u32,
+    pub sync: SyncMode,
+    /// Bytes of memtables, active and being flushed. At half of it the largest is flushed; at all of it writers wait.
+    pub memtable_limit_bytes: u64,
+    /// Size of a commit log segment; a mutation may have half of it.
+    pub commitlog_segment_bytes: u64,
+    /// Bytes of live segments beyond which the tables that hold the oldest are flushed.
+    pub commitlog_limit_bytes: u64,
+    /// Compaction's writes in MB (10^6 bytes) a second; `None` is unlimited.
+    pub compaction_mb_per_s: Option<f64>,
+    /// Bytes of cached index and data blocks.
+    pub cache_bytes: u64,
+    /// Whether compaction runs by itself.
+    pub auto_compaction: bool,
+    /// Size-tiered compaction's `min_sstable_size`, as scaled runs need it smaller.
+    pub compaction_small_bytes: u64,
+    /// Fault injection for the test of the durability oracle: the commit log claims to have synced without syncing.
+    /// An engine run with this must lose acknowledged writes at a power loss.
+    pub fault_skip_commitlog_sync: bool,
+}
+
+impl Config {
+    /// Defaults after Cassandra's (32 MiB segments, periodic sync each 10 s, 50 MiB small SSTables); no throttle.
+    pub fn new(data_dir: impl Into<String>, commitlog_dir: impl Into<String>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            commitlog_dir: commitlog_dir.into(),
+            shard: 0,
+            shards: 1,
+            sync: SyncMode::Periodic { every: Duration::from_secs(10) },
+            memtable_limit_bytes: 512 << 20,
+            commitlog_segment_bytes: 32 << 20,
+            commitlog_limit_bytes: 8 << 30,
+            compaction_mb_per_s: None,
+            cache_bytes: 256 << 20,
+            auto_compaction: true,
+            compaction_small_bytes: 50 << 20,
+            fault_skip_commitlog_sync: false,
+        }
+    }
+}

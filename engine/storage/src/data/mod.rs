@@ -1,0 +1,24 @@
+//! The data model: what mutations, memtables, SSTables and answers are made of. Pure.
+
+mod bytes;
+mod cell;
+mod clustering;
+pub(crate) mod codec;
+mod mutation;
+mod partition;
+mod range_tombstone;
+mod row;
+
+pub use bytes::Bytes;
+pub use cell::{Cell, DeletionTime, Liveness, NEVER_S, expiry_s};
+pub use clustering::{Bound, Clustering, Components, Slice};
+pub(crate) use clustering::{Position, compare_positions};
+pub use codec::Malformed;
+pub(crate) use codec::check as check_partition;
+pub use mutation::Mutation;
+pub(crate) use mutation::MutationHead;
+pub use partition::Partition;
+pub(crate) use partition::behind;
+pub use range_tombstone::RangeTombstone;
+pub(crate) use range_tombstone::normalise;
+pub use row::Row;

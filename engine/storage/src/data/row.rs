@@ -1,0 +1,183 @@
+//! A row: marker, deletion, cells; how two versions of it become one.
+
+use std::cmp::Ordering;
+
+use super::{Cell, Clustering, DeletionTime, Liveness};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Empty for the static row.
+    pub clustering: Clustering,
+    /// Set by INSERT, not by UPDATE.
+    pub marker: Option<Liveness>,
+    /// Deletes everything of the row at or below its timestamp.
+    pub deletion: Option<DeletionTime>,
+    /// Sorted by column, at most one a column. The column is an index into `TableDef::regulars`, or `statics` for
+    /// the static row.
+    pub cells: Vec<(u16, Cell)>,
+}
+
+impl Row {
+    pub fn new(clustering: Clustering) -> Self {
+        Self { clustering, ..Self::default() }
+    }
+
+    /// Whether nothing is left of it.
+    pub fn is_empty(&self) -> bool {
+        self.marker.is_none() && self.deletion.is_none() && self.cells.is_empty()
+    }
+
+    /// Whether a reader sees the row: a live marker or at least one live cell. What deletions shadow must be gone
+    /// already (`Partition::purge_shadowed`).
+    pub fn is_live(&self, now_s: u32) -> bool {
+        self.marker.is_some_and(|marker| marker.is_live(now_s)) || self.cells.iter().any(|(_, c)| c.is_live(now_s))
+    }
+
+    pub fn cell(&self, column: u16) -> Option<&Cell> {
+        self.cells.binary_search_by_key(&column, |(column, _)| *column).ok().map(|at| &self.cells[at].1)
+    }
+
+    /// Adds or replaces, whatever the timestamps.
+    pub fn set_cell(&mut self, column: u16, cell: Cell) {
+        match self.cells.binary_search_by_key(&column, |(column, _)| *column) {
+            Ok(at) => self.cells[at].1 = cell,
+            Err(at) => self.cells.insert(at, (column, cell)),
+        }
+    }
+
+    /// Takes in another version of the same row, cell by cell.
+    pub fn merge(&mut self, other: Row) {
+        self.marker = match (self.marker, other.marker) {
+            (Some(a), Some(b)) => Some(if b.supersedes(&a) { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        self.deletion = DeletionTime::latest(self.deletion, other.deletion);
+        if self.cells.is_empty() {
+            self.cells = other.cells;
+        } else if !other.cells.is_empty() {
+            self.cells = merge_cells(std::mem::take(&mut self.cells), other.cells);
+        }
+        if let Some(deletion) = self.deletion {
+            self.apply_to_contents(deletion);
+        }
+    }
+
+    /// Drops what `deletion`, of the partition or of a range, shadows: also the row's own deletion when it says less.
+    pub fn apply_deletion(&mut self, deletion: DeletionTime) {
+        if self.deletion.is_some_and(|own| !own.supersedes(&deletion)) {
+            self.deletion = None;
+        }
+        self.apply_to_contents(deletion);
+    }
+
+    /// Drops what the row's own deletion shadows.
+    pub fn purge_shadowed(&mut self) {
+        if let Some(deletion) = self.deletion {
+            self.apply_to_contents(deletion);
+        }
+    }
+
+    fn apply_to_contents(&mut self, deletion: DeletionTime) {
+        if self.marker.is_some_and(|marker| deletion.deletes(marker.timestamp)) {
+            self.marker = None;
+        }
+        self.cells.retain(|(_, cell)| !deletion.deletes(cell.timestamp));
+    }
+
+    /// Turns what has expired into tombstones and drops tombstones that no one needs any more: made before
+    /// `gc_before_s`, and with a timestamp below everything that they could still shadow elsewhere.
+    pub(crate) fn purge_tombstones(&mut self, now_s: u32, gc_before_s: u32, purgeable_below: i64) {
+        let purgeable = |timestamp: i64, local_s: u32| local_s < gc_before_s && timestamp < purgeable_below;
+        // An expired marker hides nothing, but another replica may still have it unexpired by its older version.
+        if self.marker.is_some_and(|m| !m.is_live(now_s) && purgeable(m.timestamp, m.local_deletion_s)) {
+            self.marker = None;
+        }
+        if self.deletion.is_some_and(|deletion| purgeable(deletion.timestamp, deletion.local_s)) {
+            self.deletion = None;
+        }
+        self.cells.retain_mut(|(_, cell)| {
+            if cell.is_live(now_s) {
+                return true;
+            }
+            if cell.value.is_some() {
+                // As Cassandra's `AbstractCell.purge`: the tombstone is as old as the write, not as the expiry.
+                cell.local_deletion_s = cell.local_deletion_s.saturating_sub(cell.ttl_s);
+                cell.ttl_s = 0;
+                cell.value = None;
+            }
+            !purgeable(cell.timestamp, cell.local_deletion_s)
+        });
+    }
+
+    /// The least timestamp of anything in the row.
+    pub fn min_timestamp(&self) -> Option<i64> {
+        let marker = self.marker.iter().map(|marker| marker.timestamp);
+        let deletion = self.deletion.iter().map(|deletion| deletion.timestamp);
+        marker.chain(deletion).chain(self.cells.iter().map(|(_, cell)| cell.timestamp)).min()
+    }
+}
+
+fn merge_cells(ours: Vec<(u16, Cell)>, theirs: Vec<(u16, Cell)>) -> Vec<(u16, Cell)> {
+    let mut merged = Vec::with_capacity(ours.len().max(theirs.len()));
+    let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
+    loop {
+        let order = match (ours.peek(), theirs.peek()) {
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return merged,
+        };
+        match order {
+            Ordering::Less => merged.extend(ours.next()),
+            Ordering::Greater => merged.extend(theirs.next()),
+            Ordering::Equal => {
+                if let (Some(a), Some(b)) = (ours.next(), theirs.next()) {
+                    merged.push(if a.1.wins_over(&b.1) { a } else { b });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cells: &[(u16, i64, &str)]) -> Row {
+        let cells = cells.iter().map(|&(column, ts, value)| (column, Cell::live(ts, value))).collect();
+        Row { cells, ..Row::default() }
+    }
+
+    #[test]
+    fn cells_merge_one_by_one() {
+        let mut a = row(&[(0, 1, "a"), (2, 5, "c")]);
+        a.merge(row(&[(0, 2, "A"), (1, 1, "b"), (2, 4, "x")]));
+        assert_eq!(a, row(&[(0, 2, "A"), (1, 1, "b"), (2, 5, "c")]));
+    }
+
+    #[test]
+    fn a_row_deletion_shadows_at_its_timestamp() {
+        let mut a = row(&[(0, 1, "a"), (1, 3, "b")]);
+        a.marker = Some(Liveness::live(2));
+        let deletion = DeletionTime { timestamp: 2, local_s: 9 };
+        a.merge(Row { deletion: Some(deletion), ..Row::default() });
+        assert_eq!(a, Row { deletion: Some(deletion), ..row(&[(1, 3, "b")]) });
+        a.apply_deletion(DeletionTime { timestamp: 3, local_s: 9 });
+        assert!(a.is_empty());
+    }
+
+    #[test]
+    fn tombstones_stay_for_the_grace_and_for_what_they_shadow() {
+        let dead =
+            || Row { cells: vec![(0, Cell::tombstone(10, 100)), (1, Cell::expiring(10, 5, 95, b"x"))], ..row(&[]) };
+        let purged = |gc_before_s, below| {
+            let mut row = dead();
+            row.purge_tombstones(200, gc_before_s, below);
+            row.cells.iter().map(|(column, _)| *column).collect::<Vec<_>>()
+        };
+        assert_eq!(purged(95, i64::MAX), [0, 1]);
+        assert_eq!(purged(96, i64::MAX), [0]);
+        assert_eq!(purged(101, i64::MAX), [] as [u16; 0]);
+        assert_eq!(purged(101, 10), [0, 1]);
+    }
+}

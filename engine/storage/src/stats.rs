@@ -1,0 +1,60 @@
+//! What a shard's storage counts.
+
+use std::collections::BTreeMap;
+
+use types::TableId;
+
+/// Snapshot of one shard's storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub tables: BTreeMap<TableId, TableStats>,
+    pub commitlog: CommitlogStats,
+    pub cache: CacheStats,
+    /// Bytes of all memtables, those being flushed included.
+    pub memtable_bytes: u64,
+    /// Writes that had to wait for memory.
+    pub writes_blocked: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Of the active memtable.
+    pub memtable_bytes: u64,
+    pub memtable_partitions: u64,
+    pub flushing_bytes: u64,
+    pub sstables: u64,
+    pub disk_bytes: u64,
+    pub flushes: u64,
+    pub flushed_bytes: u64,
+    pub compactions: u64,
+    pub compacted_bytes: u64,
+    /// Compactions running or wanted now.
+    pub pending_compactions: u64,
+    pub writes: u64,
+    pub reads: u64,
+    /// Index: how many SSTables a read of a partition looked into (behind the bloom filter); the last counts more.
+    pub sstables_per_read: [u64; 32],
+    pub bloom_negatives: u64,
+    pub bloom_false_positives: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitlogStats {
+    pub appended_records: u64,
+    pub appended_bytes: u64,
+    pub written_bytes: u64,
+    pub syncs: u64,
+    pub live_segments: u64,
+    pub free_segments: u64,
+    /// Records that the last replay applied, and those it skipped because they were flushed before.
+    pub replayed_records: u64,
+    pub skipped_records: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    pub bytes: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub evictions: u64,
+}
