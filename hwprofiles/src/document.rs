@@ -4,6 +4,7 @@
 //! with the nearest known one. Enums are externally tagged and written as maps with one key.
 
 use std::fmt;
+use std::ops::Range;
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::de::DeserializeOwned;
@@ -68,6 +69,28 @@ impl Document {
             Some(offset) => self.error_at(offset, message.into(), label, help),
             None => self.error_nowhere(message.into(), help),
         }
+    }
+
+    /// As [`Self::error_in`], marking only the bytes `within` of a scalar whose text is `value`; the whole scalar where
+    /// the file writes it differently (folded, escaped).
+    pub fn error_within(
+        &self,
+        path: &[&str],
+        value: &str,
+        within: Range<usize>,
+        message: impl Into<String>,
+        label: &str,
+        help: Option<String>,
+    ) -> Box<DocumentError> {
+        let message = message.into();
+        let Some(offset) = locate(&self.text, path) else { return self.error_nowhere(message, help) };
+        let begin = offset + usize::from(self.text[offset..].starts_with(['"', '\'']));
+        if !self.text[begin..].starts_with(value) {
+            return self.error_at(offset, message, label, help);
+        }
+        let mut error = self.error_at(begin + within.start, message, label, help);
+        error.span = Some((begin + within.start, within.len().max(1)).into());
+        error
     }
 
     fn error_at(&self, offset: usize, message: String, label: &str, help: Option<String>) -> Box<DocumentError> {

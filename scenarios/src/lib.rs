@@ -1,1 +1,27 @@
-//! Scenario model, workloads and the loading client.
+//! Scenarios: what is run, what drives it, and what comes out.
+//!
+//! - [`load`] reads a YAML file ([`model`]), finds what it names and refuses what cannot be; every mistake has a place.
+//! - [`stress`] reads cassandra-stress command lines; both forms of a phase become a [`Workload`].
+//! - [`scale`] makes an experiment smaller without changing what saturates.
+//! - [`generate`] draws keys and values, the same on every machine.
+//!
+//! - [`RunRecord`] is the one type that goes from a run to a report.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod generate;
+pub mod latency;
+pub mod load;
+mod metric;
+pub mod model;
+pub mod record;
+pub mod scale;
+pub mod stress;
+mod workload;
+
+pub use latency::{Interval, LatencySummary, Recorder};
+pub use load::{Experiment, PhasePlan, Run};
+pub use metric::Metric;
+pub use record::{CheckResult, Comparison, Kind, PhaseRecord, Resource, RunRecord, Timing};
+pub use scale::Scale;
+pub use workload::{Arrival, Consistency, Mix, Row, Workload};

@@ -1,0 +1,579 @@
+//! From a scenario's file to what can be run: everything named is found, everything impossible is refused.
+//!
+//! A mistake of any kind, syntax or meaning, is a [`DocumentError`] with its place in the file and a next step.
+//! Workloads come out scaled and per loader; nothing behind this module reads the file again.
+
+use std::path::Path;
+use std::{fs, io};
+
+use hwprofiles::document::{Document, DocumentError};
+use hwprofiles::{Disk, Family, Instance, Network, Profiles, System, UnknownProfile, nearest};
+
+use crate::generate::Keys;
+use crate::model::{Checks, Fault, PerLoader, Phase, Quiesce, Reference, Scenario};
+use crate::scale::Scale;
+use crate::stress;
+use crate::workload::{Arrival, Consistency, Mix, Row, Workload};
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+type Result<T> = std::result::Result<T, Box<DocumentError>>;
+
+/// A scenario ready to run, once for each of its systems.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    pub scenario: Scenario,
+    pub document: Document,
+    pub runs: Vec<Run>,
+}
+
+/// One system under one scenario, all names resolved.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub scenario: String,
+    pub about: String,
+    pub bench: Option<String>,
+    pub system: System,
+    pub instance: Instance,
+    pub nodes: u32,
+    pub data_disk: Disk,
+    /// `None`: on the data disk.
+    pub commitlog_disk: Option<Disk>,
+    pub network: Network,
+    pub loader_system: System,
+    pub loader_instance: Instance,
+    pub loader_nodes: u32,
+    pub keyspace: String,
+    pub replication_factor: u32,
+    pub seed: u64,
+    pub scale: Scale,
+    pub phases: Vec<PhasePlan>,
+    pub faults: Vec<Fault>,
+    pub checks: Checks,
+    /// Those of this system.
+    pub references: Vec<Reference>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhasePlan {
+    pub name: String,
+    /// One for each loader that takes part, already scaled.
+    pub workloads: Vec<Workload>,
+    /// Beginning of the phase that is not measured.
+    pub warmup_ns: u64,
+    pub quiesce: Quiesce,
+}
+
+/// Names of the scenarios that the binary carries.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    EMBEDDED.iter().map(|(name, _)| *name)
+}
+
+/// The text behind a name that the binary carries, or a path to a file.
+pub fn find(name_or_path: &str) -> Result<Document> {
+    if let Some((name, text)) = EMBEDDED.iter().find(|(name, _)| *name == name_or_path) {
+        return Ok(Document::new(format!("scenarios/{name}.yaml"), *text));
+    }
+    match fs::read_to_string(Path::new(name_or_path)) {
+        Ok(text) => Ok(Document::new(name_or_path, text)),
+        Err(error) => {
+            let document = Document::new(name_or_path, "");
+            let message = match error.kind() {
+                io::ErrorKind::NotFound => format!("there is no scenario `{name_or_path}`, and no such file"),
+                _ => format!("cannot read `{name_or_path}`: {error}"),
+            };
+            let help = match nearest(name_or_path, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known scenarios: {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            Err(document.error_nowhere(message, Some(help)))
+        }
+    }
+}
+
+pub fn read(document: &Document, profiles: &Profiles) -> Result<Experiment> {
+    let scenario: Scenario = document.parse()?;
+    let reader = Reader { document, scenario: &scenario, profiles };
+    let runs = reader.runs()?;
+    Ok(Experiment { scenario, document: document.clone(), runs })
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    scenario: &'a Scenario,
+    profiles: &'a Profiles,
+}
+
+impl<'a> Reader<'a> {
+    fn fail<T>(&self, path: &[&str], message: impl Into<String>, label: &str, help: Option<String>) -> Result<T> {
+        Err(self.document.error_in(path, message, label, help))
+    }
+
+    fn profile<T>(&self, path: &[&str], found: std::result::Result<&'a T, UnknownProfile>) -> Result<&'a T> {
+        found.map_err(|e| self.document.error_in(path, e.to_string(), "named here", Some(e.help())))
+    }
+
+    fn runs(&self) -> Result<Vec<Run>> {
+        let scenario = self.scenario;
+        let cluster = &scenario.cluster;
+        let systems = self.systems()?;
+        let instance = self.profile(&["cluster", "instance"], self.profiles.instance(&cluster.instance))?;
+        let data_disk = self.disk(&["cluster", "data_disk"], &cluster.data_disk, instance)?;
+        let commitlog_disk = match &cluster.commitlog_disk {
+            Some(name) => Some(self.disk(&["cluster", "commitlog_disk"], name, instance)?.clone()),
+            None => None,
+        };
+        let network = self.profile(&["cluster", "network"], self.profiles.network(&cluster.network))?;
+        let loader_instance =
+            self.profile(&["loaders", "instance"], self.profiles.instance(&scenario.loaders.instance))?;
+        let loader_system = self.profile(&["loaders", "system"], self.profiles.system(&scenario.loaders.system))?;
+        self.sizes()?;
+        let phases = self.phases(data_disk)?;
+        self.faults()?;
+        self.checks()?;
+        self.references()?;
+        let one = systems.len() == 1;
+        let runs = systems.into_iter().map(|system| Run {
+            scenario: scenario.name.clone(),
+            about: scenario.about.clone(),
+            bench: scenario.bench.clone(),
+            system: system.clone(),
+            instance: instance.clone(),
+            nodes: cluster.nodes,
+            data_disk: data_disk.clone(),
+            commitlog_disk: commitlog_disk.clone(),
+            network: network.clone(),
+            loader_system: loader_system.clone(),
+            loader_instance: loader_instance.clone(),
+            loader_nodes: scenario.loaders.nodes,
+            keyspace: scenario.schema.keyspace.name.clone(),
+            replication_factor: scenario.schema.keyspace.replication_factor,
+            seed: scenario.seed,
+            scale: scenario.scale,
+            phases: phases.clone(),
+            faults: scenario.faults.clone(),
+            checks: scenario.checks.clone(),
+            references: scenario
+                .reference
+                .iter()
+                .filter(|r| r.system.as_ref().map_or(one, |name| *name == system.name))
+                .cloned()
+                .collect(),
+        });
+        Ok(runs.collect())
+    }
+
+    fn systems(&self) -> Result<Vec<&'a System>> {
+        let cluster = &self.scenario.cluster;
+        match (&cluster.system, cluster.systems.is_empty()) {
+            (None, true) => {
+                let known = self.servers().collect::<Vec<_>>().join(", ");
+                return self.fail(
+                    &["cluster"],
+                    "the cluster runs no system",
+                    "this one",
+                    Some(format!("add `system: ..`, one of {known}")),
+                );
+            }
+            (Some(_), false) => {
+                return self.fail(
+                    &["cluster", "systems"],
+                    "`system` and `systems` exclude each other",
+                    "both are there",
+                    Some("keep one".into()),
+                );
+            }
+            _ => {}
+        }
+        let mut found = Vec::new();
+        for (i, name) in cluster.system_names().enumerate() {
+            let index = i.to_string();
+            let path: &[&str] =
+                if cluster.system.is_some() { &["cluster", "system"] } else { &["cluster", "systems", &index] };
+            let system = self.profile(path, self.profiles.system(name))?;
+            if system.memory.is_none() {
+                let help = format!("servers: {}", self.servers().collect::<Vec<_>>().join(", "));
+                return self.fail(
+                    path,
+                    format!("`{name}` is a loading client, not a server"),
+                    "named here",
+                    Some(help),
+                );
+            }
+            found.push(system);
+        }
+        Ok(found)
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &'a str> {
+        self.profiles.systems.values().filter(|s| s.memory.is_some()).map(|s| s.name.as_str())
+    }
+
+    fn disk(&self, path: &[&str], name: &str, instance: &Instance) -> Result<&'a Disk> {
+        let disk = self.profile(path, self.profiles.disk(name))?;
+        if disk.family.is_local() && !instance.local_disks.contains(&disk.name) {
+            let help = match instance.local_disks.as_slice() {
+                [] => format!("{} has none; use a network volume", instance.name),
+                disks => format!("{} has {}", instance.name, disks.join(", ")),
+            };
+            return self.fail(
+                path,
+                format!("{} has no local disk `{name}`", instance.name),
+                "not built in",
+                Some(help),
+            );
+        }
+        if disk.family == Family::Ebs && instance.ebs.is_none() {
+            return self.fail(path, format!("{} cannot attach EBS volumes", instance.name), "a volume", None);
+        }
+        Ok(disk)
+    }
+
+    fn sizes(&self) -> Result<()> {
+        let scenario = self.scenario;
+        let (nodes, rf) = (scenario.cluster.nodes, scenario.schema.keyspace.replication_factor);
+        if nodes == 0 {
+            return self.fail(&["cluster", "nodes"], "a cluster needs at least one node", "none", None);
+        }
+        if scenario.loaders.nodes == 0 {
+            return self.fail(
+                &["loaders", "nodes"],
+                "somebody has to load the cluster",
+                "no loader",
+                Some("use 1 or more".into()),
+            );
+        }
+        let path = ["schema", "keyspace", "replication_factor"];
+        if rf == 0 {
+            return self.fail(&path, "a replication factor of 0 keeps no data", "none", Some("use 1 or more".into()));
+        }
+        if rf > nodes {
+            let message = format!("{rf} replicas do not fit on {nodes} node{}", if nodes == 1 { "" } else { "s" });
+            return self.fail(
+                &path,
+                message,
+                "more than `cluster.nodes`",
+                Some(format!("lower it to {nodes}, or raise `cluster.nodes` to {rf}")),
+            );
+        }
+        let data = scenario.scale.data.f64();
+        if data <= 0.0 || data > 1.0 {
+            return self.fail(
+                &["scale", "data"],
+                "a scale lies above 0 and at most at 1",
+                "outside",
+                Some("write `1/1000`".into()),
+            );
+        }
+        Ok(())
+    }
+
+    fn phases(&self, data_disk: &Disk) -> Result<Vec<PhasePlan>> {
+        if self.scenario.phases.is_empty() {
+            return self.fail(&["phases"], "a scenario needs at least one phase", "empty", None);
+        }
+        let mut plans: Vec<PhasePlan> = Vec::new();
+        let mut last_partition = 0;
+        for (i, phase) in self.scenario.phases.iter().enumerate() {
+            let index = i.to_string();
+            if plans.iter().any(|p| p.name == phase.name) {
+                return self.fail(
+                    &["phases", &index, "name"],
+                    format!("two phases are called `{}`", phase.name),
+                    "again",
+                    None,
+                );
+            }
+            let full = self.workload(&index, phase)?;
+            let loaders = phase.loaders.unwrap_or(self.scenario.loaders.nodes);
+            if loaders == 0 || loaders > self.scenario.loaders.nodes {
+                let message = format!("{loaders} loaders cannot take part: there are {}", self.scenario.loaders.nodes);
+                return self.fail(&["phases", &index, "loaders"], message, "too many or none", None);
+            }
+            let warmup_ns = phase.warmup.map_or(0, |w| w.u64());
+            if full.duration_ns.is_some_and(|d| warmup_ns >= d) {
+                return self.fail(&["phases", &index, "warmup"], "the warm-up takes the whole phase", "too long", None);
+            }
+            let mut workloads = Vec::new();
+            let mut warmup = 0;
+            for loader in 0..u64::from(loaders) {
+                let own = self.for_loader(&index, phase, &full, loader)?;
+                let written = own.operations.unwrap_or(u64::MAX).min(own.keys.count());
+                if own.mix.write > 0 {
+                    last_partition = last_partition.max(own.keys.range().0 + written - 1);
+                }
+                let (scaled_warmup, scaled) = self.scenario.scale.workload(&own, warmup_ns);
+                warmup = scaled_warmup;
+                workloads.push(scaled);
+            }
+            self.fits(&index, last_partition, &full.row, data_disk)?;
+            plans.push(PhasePlan { name: phase.name.clone(), workloads, warmup_ns: warmup, quiesce: phase.quiesce });
+        }
+        Ok(plans)
+    }
+
+    /// The data of all partitions up to the highest one written, on each node.
+    fn fits(&self, index: &str, partitions: u64, row: &Row, disk: &Disk) -> Result<()> {
+        let rf = u64::from(self.scenario.schema.keyspace.replication_factor);
+        let bytes =
+            partitions.saturating_mul(row.stored_bytes()).saturating_mul(rf) / u64::from(self.scenario.cluster.nodes);
+        if bytes <= disk.capacity.u64() {
+            return Ok(());
+        }
+        let message = format!(
+            "the data does not fit: about {} GB a node on a `{}` of {} GB",
+            bytes / 1_000_000_000,
+            disk.name,
+            disk.capacity.u64() / 1_000_000_000
+        );
+        self.fail(
+            &["phases", index, "stress"],
+            message,
+            "writes this much",
+            Some("more nodes, fewer replicas or a smaller range".into()),
+        )
+    }
+
+    fn workload(&self, index: &str, phase: &Phase) -> Result<Workload> {
+        let native = phase.mix.is_some() || phase.keys.is_some() || phase.arrival.is_some();
+        let workload = match (&phase.stress, native) {
+            (Some(line), false) => self.stress(index, line)?,
+            (None, true) => self.native(index, phase)?,
+            (Some(_), true) => {
+                let help = "keep `stress`, or `mix`, `keys` and `arrival`".to_string();
+                return self.fail(
+                    &["phases", index, "stress"],
+                    "two workloads in one phase",
+                    "beside native keys",
+                    Some(help),
+                );
+            }
+            (None, false) => {
+                let help = "add `stress: \"write n=..\"`, or `mix`, `keys` and `arrival`".to_string();
+                return self.fail(&["phases", index], "this phase does nothing", "no workload", Some(help));
+            }
+        };
+        let rf = self.scenario.schema.keyspace.replication_factor;
+        if workload.consistency.replicas(rf) > rf {
+            let message = format!(
+                "{} needs {} replicas, the keyspace keeps {rf}",
+                workload.consistency,
+                workload.consistency.replicas(rf)
+            );
+            return self.fail(&["phases", index], message, "could never succeed", None);
+        }
+        Ok(workload)
+    }
+
+    fn stress(&self, index: &str, line: &str) -> Result<Workload> {
+        let path = ["phases", index, "stress"];
+        let command = stress::parse(line)
+            .map_err(|e| self.document.error_within(&path, line, e.at.clone(), e.message, "here", e.help))?;
+        let rf = self.scenario.schema.keyspace.replication_factor;
+        if let Some(asked) = command.replication_factor.filter(|asked| *asked != rf) {
+            let help = format!("the scenario's `schema.keyspace.replication_factor` is {rf}");
+            let at = line.find("factor=").map_or(0..line.len(), |at| at..at + format!("factor={asked}").len());
+            return Err(self.document.error_within(
+                &path,
+                line,
+                at,
+                format!("the command line asks for {asked} replicas"),
+                "here",
+                Some(help),
+            ));
+        }
+        Ok(command.workload)
+    }
+
+    fn native(&self, index: &str, phase: &Phase) -> Result<Workload> {
+        let missing = |key: &str| -> Result<()> {
+            self.fail(&["phases", index], format!("a native workload needs `{key}`"), "in this phase", None)
+        };
+        let Some(mix) = phase.mix else { return missing("mix").and(Err(self.unreached())) };
+        let Some(keys) = phase.keys else { return missing("keys").and(Err(self.unreached())) };
+        let Some(arrival) = phase.arrival else { return missing("arrival").and(Err(self.unreached())) };
+        if mix == (Mix { write: 0, read: 0 }) {
+            return self.fail(&["phases", index, "mix"], "a mix of nothing", "all zero", None);
+        }
+        let (from, to) = keys.range();
+        if to < from {
+            return self.fail(&["phases", index, "keys"], format!("the range {from}..{to} is empty"), "here", None);
+        }
+        if phase.operations.is_none() && phase.duration.is_none() {
+            let help = Some("add `duration:` or `operations:`".to_string());
+            return self.fail(&["phases", index], "this phase has no end", "in this phase", help);
+        }
+        let arrival = arrival.arrival();
+        if arrival.threads() == 0 || arrival.rate().is_some_and(|rate| rate <= 0.0) {
+            return self.fail(&["phases", index, "arrival"], "no operation would ever arrive", "nobody", None);
+        }
+        Ok(Workload {
+            mix,
+            keys,
+            arrival,
+            consistency: phase.consistency.unwrap_or(Consistency::Quorum),
+            operations: phase.operations,
+            duration_ns: phase.duration.map(|d| d.u64()),
+            row: Row::STRESS_DEFAULT,
+            connections_per_host: 8,
+        })
+    }
+
+    fn unreached(&self) -> Box<DocumentError> {
+        self.document.error_nowhere("a key is missing".into(), None)
+    }
+
+    fn for_loader(&self, index: &str, phase: &Phase, full: &Workload, loader: u64) -> Result<Workload> {
+        let mut own = full.clone();
+        if phase.per_loader == PerLoader::Disjoint {
+            let Keys::Sequence { from, to } = full.keys else {
+                return self.fail(
+                    &["phases", index, "per_loader"],
+                    "only sequences can be disjoint",
+                    "not a sequence",
+                    Some("use `-pop seq=A..B`".into()),
+                );
+            };
+            let count = to - from + 1;
+            own.keys = Keys::Sequence { from: from + loader * count, to: to + loader * count };
+        }
+        if let Arrival::Open { threads: 0, .. } | Arrival::Closed { threads: 0 } = own.arrival {
+            return self.fail(&["phases", index], "a workload without threads", "here", None);
+        }
+        Ok(own)
+    }
+
+    fn phase_exists(&self, path: &[&str], name: &str) -> Result<()> {
+        if self.scenario.phases.iter().any(|p| p.name == name) {
+            return Ok(());
+        }
+        let names = || self.scenario.phases.iter().map(|p| p.name.as_str());
+        let help = match nearest(name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("phases: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        self.fail(path, format!("there is no phase `{name}`"), "named here", Some(help))
+    }
+
+    fn faults(&self) -> Result<()> {
+        let nodes = self.scenario.cluster.nodes;
+        for (i, fault) in self.scenario.faults.iter().enumerate() {
+            let index = i.to_string();
+            self.phase_exists(&["faults", &index, "at"], &fault.at.phase)?;
+            let kinds = [fault.kill.is_some(), fault.partition.is_some(), fault.pause.is_some()];
+            if kinds.iter().filter(|k| **k).count() != 1 {
+                let help = Some("write one of `kill`, `partition` and `pause`".to_string());
+                return self.fail(&["faults", &index], "a fault is one thing that goes wrong", "this one", help);
+            }
+            let kill = fault.kill.iter().map(|k| ("kill", k.node));
+            let partition = fault.partition.iter().flat_map(|p| p.nodes.iter().map(|n| ("partition", *n)));
+            let pause = fault.pause.iter().map(|p| ("pause", p.node));
+            for (kind, node) in kill.chain(partition).chain(pause) {
+                if node == 0 || node > nodes {
+                    let help = Some(format!("nodes are counted from 1 to {nodes}"));
+                    return self.fail(
+                        &["faults", &index, kind],
+                        format!("there is no node {node}"),
+                        "named here",
+                        help,
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn checks(&self) -> Result<()> {
+        for (i, slo) in self.scenario.checks.slo.iter().enumerate() {
+            let index = i.to_string();
+            let at = |key| ["checks", "slo", index.as_str(), key];
+            self.phase_exists(&at("phase"), &slo.phase)?;
+            if slo.max.is_none() && slo.min.is_none() {
+                return self.fail(
+                    &["checks", "slo", &index],
+                    "this check bounds nothing",
+                    "no bound",
+                    Some("add `max:` or `min:`".into()),
+                );
+            }
+            for (key, bound) in [("max", &slo.max), ("min", &slo.min)] {
+                let Some(text) = bound else { continue };
+                if let Err(error) = slo.metric.parse_value(text) {
+                    return self.fail(&at(key), error.to_string(), "this bound", None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn references(&self) -> Result<()> {
+        let several = !self.scenario.cluster.systems.is_empty();
+        for (i, reference) in self.scenario.reference.iter().enumerate() {
+            let index = i.to_string();
+            let at = |key| ["reference", index.as_str(), key];
+            self.phase_exists(&at("phase"), &reference.phase)?;
+            if let Err(error) = reference.metric.parse_value(&reference.value) {
+                return self.fail(&at("value"), error.to_string(), "this value", None);
+            }
+            let names = || self.scenario.cluster.system_names().map(String::as_str);
+            match &reference.system {
+                None if several => {
+                    let help = Some(format!("add `system:`, one of {}", names().collect::<Vec<_>>().join(", ")));
+                    return self.fail(&["reference", &index], "whose result is this?", "this reference", help);
+                }
+                Some(name) if !names().any(|n| n == name) => {
+                    let help = nearest(name, names()).map(|n| format!("did you mean `{n}`?"));
+                    return self.fail(
+                        &at("system"),
+                        format!("`{name}` does not run in this scenario"),
+                        "named here",
+                        help,
+                    );
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(name: &str) -> Experiment {
+        read(&find(name).unwrap(), &Profiles::embedded()).unwrap()
+    }
+
+    #[test]
+    fn every_embedded_scenario_is_read() {
+        for name in names() {
+            assert_eq!(experiment(name).scenario.name, name);
+        }
+    }
+
+    #[test]
+    fn read_small_comes_out_scaled_and_per_loader() {
+        let runs = experiment("lowend/read-small").runs;
+        assert_eq!(
+            runs.iter().map(|r| r.system.name.as_str()).collect::<Vec<_>>(),
+            ["scylla-1.6.1", "cassandra-3.0.9"]
+        );
+        let populate = &runs[0].phases[0];
+        let ranges: Vec<_> = populate.workloads.iter().map(|w| w.keys.range()).collect();
+        assert_eq!(ranges, [(1, 270_258), (270_259, 540_516), (540_517, 810_774)]);
+        assert_eq!(populate.workloads[0].operations, Some(270_258));
+        let read = &runs[0].phases[1];
+        assert_eq!((read.workloads.len(), read.quiesce), (3, Quiesce::Before));
+        assert_eq!(read.workloads[0].duration_ns, Some(1_280_000_000));
+        assert_eq!(runs[0].references.len(), 2);
+    }
+
+    #[test]
+    fn write_10k_has_one_loader() {
+        let runs = experiment("lowend/write-10k").runs;
+        assert_eq!(runs[1].phases[1].workloads.len(), 1);
+        assert_eq!(runs[1].phases[1].workloads[0].duration_ns, Some(30_200_000_000));
+        assert!(runs.iter().all(|r| r.references.len() == 6));
+    }
+}

@@ -1,0 +1,317 @@
+//! A scenario file as it is written. What it means is checked by [`crate::load`].
+
+use hwprofiles::Standing;
+use hwprofiles::quantity::Duration;
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::generate::Keys;
+use crate::metric::Metric;
+use crate::scale::Scale;
+use crate::workload::{Arrival, Consistency, Mix};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Folder and file name without `.yaml`, such as `lowend/read-small`.
+    pub name: String,
+    #[serde(default)]
+    pub about: String,
+    /// The report that it reproduces, as its results are filed; absent for an experiment of one's own.
+    #[serde(default)]
+    pub bench: Option<String>,
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    pub cluster: Cluster,
+    pub loaders: Loaders,
+    pub schema: Schema,
+    #[serde(default)]
+    pub scale: Scale,
+    pub phases: Vec<Phase>,
+    #[serde(default)]
+    pub faults: Vec<Fault>,
+    #[serde(default)]
+    pub checks: Checks,
+    /// Published results to hold the run against. Never feeds calibration, unless `fitted` says that it did.
+    #[serde(default)]
+    pub reference: Vec<Reference>,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// One system, or `systems` for one run each.
+    #[serde(default)]
+    pub system: Option<String>,
+    #[serde(default)]
+    pub systems: Vec<String>,
+    pub instance: String,
+    pub nodes: u32,
+    pub data_disk: String,
+    /// The data disk if absent.
+    #[serde(default)]
+    pub commitlog_disk: Option<String>,
+    pub network: String,
+}
+
+impl Cluster {
+    pub fn system_names(&self) -> impl Iterator<Item = &String> {
+        self.system.iter().chain(&self.systems)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loaders {
+    pub instance: String,
+    pub nodes: u32,
+    /// Costs and threading of the loading client.
+    #[serde(default = "default_loader_system")]
+    pub system: String,
+}
+
+fn default_loader_system() -> String {
+    "cassandra-stress".to_string()
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    pub keyspace: Keyspace,
+    #[serde(default)]
+    pub table: Table,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Keyspace {
+    #[serde(default = "default_keyspace")]
+    pub name: String,
+    pub replication_factor: u32,
+}
+
+fn default_keyspace() -> String {
+    "keyspace1".to_string()
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Table {
+    /// `standard1`: blob key, blob columns C0 to C4.
+    #[default]
+    CassandraStressDefault,
+}
+
+/// One phase: a cassandra-stress command line, or native keys (`mix`, `keys`, `arrival`, ..).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    pub name: String,
+    #[serde(default)]
+    pub stress: Option<String>,
+    #[serde(default)]
+    pub mix: Option<Mix>,
+    #[serde(default)]
+    pub keys: Option<Keys>,
+    #[serde(default)]
+    pub arrival: Option<NativeArrival>,
+    #[serde(default)]
+    pub consistency: Option<Consistency>,
+    #[serde(default)]
+    pub operations: Option<u64>,
+    #[serde(default)]
+    pub duration: Option<Duration>,
+    #[serde(default)]
+    pub per_loader: PerLoader,
+    /// How many of the loaders take part; all if absent.
+    #[serde(default)]
+    pub loaders: Option<u32>,
+    /// Part of the phase's own time that is not measured.
+    #[serde(default)]
+    pub warmup: Option<Duration>,
+    #[serde(default)]
+    pub quiesce: Quiesce,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NativeArrival {
+    /// Operations a second of one loader; as many in flight as it takes, up to 4,096.
+    Open(hwprofiles::quantity::Quantity<hwprofiles::quantity::Rate>),
+    /// Operations in flight of one loader.
+    Closed(u32),
+}
+
+impl NativeArrival {
+    pub fn arrival(self) -> Arrival {
+        match self {
+            // Enough to keep an open arrival open, few enough to fit a connection's stream ids.
+            NativeArrival::Open(rate) => Arrival::Open { threads: 4096, rate },
+            NativeArrival::Closed(threads) => Arrival::Closed { threads },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PerLoader {
+    /// Every loader runs the same line.
+    #[default]
+    Same,
+    /// The line is the first loader's; each next one's sequence begins where the last one's ends.
+    Disjoint,
+}
+
+/// Whether flushes and compactions are waited for, without load, before or after the phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quiesce {
+    #[default]
+    No,
+    Before,
+    /// Written `true`.
+    After,
+}
+
+impl Serialize for Quiesce {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Quiesce::No => serializer.serialize_bool(false),
+            Quiesce::Before => serializer.serialize_str("before"),
+            Quiesce::After => serializer.serialize_bool(true),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Quiesce {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Quiesce;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("`true`, `false` or `before`")
+            }
+            fn visit_bool<E: de::Error>(self, after: bool) -> Result<Quiesce, E> {
+                Ok(if after { Quiesce::After } else { Quiesce::No })
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quiesce, E> {
+                match text {
+                    "before" => Ok(Quiesce::Before),
+                    "after" => Ok(Quiesce::After),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// Something that goes wrong at a moment. Exactly one of `kill`, `partition` and `pause` is there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    pub at: Moment,
+    #[serde(default)]
+    pub kill: Option<Kill>,
+    #[serde(default)]
+    pub partition: Option<Partition>,
+    #[serde(default)]
+    pub pause: Option<Pause>,
+    /// After a kill; absent: the node stays down.
+    #[serde(default)]
+    pub restart_after: Option<Duration>,
+    /// After a partition; absent: it stays.
+    #[serde(default)]
+    pub heal_after: Option<Duration>,
+}
+
+/// `PHASE+TIME`: this long after the phase's first operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    pub phase: String,
+    pub after: Duration,
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}+{}", self.phase, self.after))
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (phase, after) = text.rsplit_once('+').ok_or_else(|| {
+            de::Error::custom(format!("`{text}` is not a moment; write `PHASE+TIME`, such as `read-small+5m`"))
+        })?;
+        let after = Duration::parse(after).map_err(de::Error::custom)?;
+        Ok(Self { phase: phase.trim().to_string(), after })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kill {
+    /// Counted from 1.
+    pub node: u32,
+    /// Unsynced data is lost, too.
+    #[serde(default)]
+    pub power_loss: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    /// These nodes cannot talk to the others. Counted from 1.
+    pub nodes: Vec<u32>,
+    /// They can still be heard.
+    #[serde(default)]
+    pub one_way: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {
+    /// Counted from 1.
+    pub node: u32,
+    pub duration: Duration,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checks {
+    #[serde(default)]
+    pub slo: Vec<Slo>,
+}
+
+/// A bound that the run has to keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slo {
+    pub phase: String,
+    pub metric: Metric,
+    #[serde(default)]
+    pub max: Option<String>,
+    #[serde(default)]
+    pub min: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    pub phase: String,
+    /// Which system's result; may be absent where the scenario has one.
+    #[serde(default)]
+    pub system: Option<String>,
+    pub metric: Metric,
+    /// With its unit: `124958 op/s`, `3.6 ms`.
+    pub value: String,
+    /// How the value came to be: `published` for a report's, `measured` for one's own.
+    pub source: Standing,
+    /// A profile's figures were chosen to meet this value, so meeting it proves nothing.
+    #[serde(default)]
+    pub fitted: bool,
+}

@@ -1,0 +1,153 @@
+//! Scale: a smaller experiment that saturates the same resources at the same rates.
+//!
+//! `scale: {data: 1/1000}` divides what is counted in bytes or partitions (data, RAM, memtables, files, segments, key
+//! ranges, `n=`) and the durations that depend on them. Rates and latencies stay. Results are told in full-size units.
+//!
+//! Three floors keep a scaled run meaningful, each a stated rule:
+//! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says more), after a warm-up of
+//!    at least 0.2 s, so that queues settle and percentiles have samples.
+//! 2. A Gaussian keeps a standard deviation of at least 2,000 partitions (or its own, if smaller): with fewer hot
+//!    partitions than that, single shards would run hot in a way that the full-size experiment does not.
+//! 3. A range keeps at least 1,000 partitions, or its own number.
+
+use hwprofiles::quantity::{Duration, Quantity, Ratio};
+use serde::{Deserialize, Serialize};
+
+use crate::generate::Keys;
+use crate::workload::Workload;
+
+const WARMUP_MIN_NS: u64 = 200_000_000;
+const WINDOW_MIN_NS: u64 = 1_000_000_000;
+const STDEV_MIN: f64 = 2_000.0;
+const RANGE_MIN: u64 = 1_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// Simulated bytes over real bytes, at most 1.
+    pub data: Quantity<Ratio>,
+    /// Least measuring window of a timed phase.
+    #[serde(default = "default_window")]
+    pub window: Duration,
+}
+
+fn default_window() -> Duration {
+    Quantity::new(WINDOW_MIN_NS as f64)
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { data: Quantity::new(1.0), window: default_window() }
+    }
+}
+
+impl Scale {
+    pub const FULL: Scale = Scale { data: Quantity::new(1.0), window: Quantity::new(WINDOW_MIN_NS as f64) };
+
+    /// A capacity or a number of partitions, rounded down, at least 1 unless it was 0.
+    pub fn amount(&self, full: u64) -> u64 {
+        // The reciprocal first: 1/1000 of 270,258,064,000 must not depend on how 0.001 rounds.
+        let divisor = 1.0 / self.data.f64();
+        let exact = if (divisor - divisor.round()).abs() < 1e-9 {
+            full / divisor.round() as u64
+        } else {
+            (full as f64 * self.data.f64()) as u64
+        };
+        exact.max(u64::from(full > 0))
+    }
+
+    fn is_full(&self) -> bool {
+        self.data.f64() >= 1.0
+    }
+
+    /// A warm-up and a whole timed phase (warm-up included), in ns.
+    pub fn timed(&self, warmup_ns: u64, duration_ns: u64) -> (u64, u64) {
+        if self.is_full() {
+            return (warmup_ns, duration_ns);
+        }
+        let warmup = self.amount(warmup_ns).max(WARMUP_MIN_NS);
+        let measured = self.amount(duration_ns.saturating_sub(warmup_ns)).max(self.window.u64());
+        (warmup, warmup + measured)
+    }
+
+    pub fn keys(&self, keys: Keys) -> Keys {
+        if self.is_full() {
+            return keys;
+        }
+        let begin = |from: u64| if from <= 1 { from } else { self.amount(from - 1) + 1 };
+        let end = |from: u64, to: u64| {
+            let count = to - from + 1;
+            begin(from) + self.amount(count).max(RANGE_MIN.min(count)) - 1
+        };
+        match keys {
+            Keys::Sequence { from, to } => Keys::Sequence { from: begin(from), to: end(from, to) },
+            Keys::Uniform { from, to } => Keys::Uniform { from: begin(from), to: end(from, to) },
+            Keys::Exponential { from, to } => Keys::Exponential { from: begin(from), to: end(from, to) },
+            Keys::Zipfian { from, to } => Keys::Zipfian { from: begin(from), to: end(from, to) },
+            Keys::Gaussian { from, to, mean, stdev } => {
+                let (low, high) = (begin(from), end(from, to));
+                let place = (mean - from as f64) / (to - from).max(1) as f64;
+                Keys::Gaussian {
+                    from: low,
+                    to: high,
+                    mean: low as f64 + place * (high - low) as f64,
+                    stdev: (stdev * self.data.f64()).max(STDEV_MIN.min(stdev)),
+                }
+            }
+        }
+    }
+
+    pub fn workload(&self, full: &Workload, warmup_ns: u64) -> (u64, Workload) {
+        let mut scaled = full.clone();
+        scaled.keys = self.keys(full.keys);
+        scaled.operations = full.operations.map(|n| self.amount(n));
+        let mut warmup = if self.is_full() { warmup_ns } else { self.amount(warmup_ns) };
+        if let Some(duration) = full.duration_ns {
+            let (warmup_scaled, whole) = self.timed(warmup_ns, duration);
+            warmup = warmup_scaled;
+            scaled.duration_ns = Some(whole);
+        }
+        (warmup, scaled)
+    }
+
+    /// A duration that depends on data, told in full size.
+    pub fn full_size_s(&self, simulated_ns: u64) -> f64 {
+        simulated_ns as f64 / 1e9 / self.data.f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thousandth() -> Scale {
+        Scale { data: Quantity::parse("1/1000").unwrap(), ..Scale::default() }
+    }
+
+    #[test]
+    fn amounts_divide_exactly() {
+        assert_eq!(thousandth().amount(270_258_064), 270_258);
+        assert_eq!(thousandth().amount(810_774_192), 3 * 270_258);
+        assert_eq!((thousandth().amount(5), thousandth().amount(0)), (1, 0));
+        assert_eq!(Scale::FULL.amount(7), 7);
+    }
+
+    #[test]
+    fn a_timed_phase_keeps_its_least_window() {
+        let minute = 60_000_000_000;
+        assert_eq!(thousandth().timed(2 * minute, 20 * minute), (200_000_000, 200_000_000 + 1_080_000_000));
+        assert_eq!(thousandth().timed(0, 5 * minute), (200_000_000, 1_200_000_000));
+        assert_eq!(Scale::FULL.timed(1, 10), (1, 10));
+    }
+
+    #[test]
+    fn key_ranges_shrink_around_the_same_place() {
+        let full = Keys::Gaussian { from: 1, to: 810_774_192, mean: 405_387_096.0, stdev: 10_000.0 };
+        let Keys::Gaussian { from, to, mean, stdev } = thousandth().keys(full) else { panic!("still a Gaussian") };
+        assert_eq!((from, to), (1, 810_774));
+        assert!((mean - 405_387.5).abs() < 1.0, "{mean}");
+        assert_eq!(stdev, 2_000.0);
+        let disjoint = Keys::Sequence { from: 270_258_065, to: 540_516_128 };
+        assert_eq!(thousandth().keys(disjoint), Keys::Sequence { from: 270_259, to: 540_516 });
+    }
+}

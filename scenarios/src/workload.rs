@@ -1,0 +1,187 @@
+//! A workload: what one loader does during one phase, whatever form the scenario wrote it in.
+
+use std::fmt;
+
+use hwprofiles::quantity::{Quantity, Rate};
+use serde::{Deserialize, Serialize};
+
+use crate::generate::Keys;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    pub mix: Mix,
+    pub keys: Keys,
+    pub arrival: Arrival,
+    pub consistency: Consistency,
+    /// The phase ends when this many operations are done or this much time has passed, whichever is first.
+    pub operations: Option<u64>,
+    pub duration_ns: Option<u64>,
+    pub row: Row,
+    pub connections_per_host: u32,
+}
+
+/// Relative numbers of writes and reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mix {
+    #[serde(default)]
+    pub write: u32,
+    #[serde(default)]
+    pub read: u32,
+}
+
+impl Mix {
+    pub const WRITE: Mix = Mix { write: 1, read: 0 };
+    pub const READ: Mix = Mix { write: 0, read: 1 };
+}
+
+/// When the next operation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Arrival {
+    /// `threads` clients that each begin the next operation when the last has ended.
+    Closed { threads: u32 },
+    /// The same, held below a rate all together: cassandra-stress's `limit=`. A late operation is not made up for.
+    Throttled { threads: u32, rate: Quantity<Rate> },
+    /// Operations are due at a fixed rate, whether or not earlier ones have ended; at most `threads` are in flight, and
+    /// the wait for a free one is part of the latency: cassandra-stress's `fixed=`.
+    Open { threads: u32, rate: Quantity<Rate> },
+}
+
+impl Arrival {
+    pub fn threads(&self) -> u32 {
+        match *self {
+            Arrival::Closed { threads } | Arrival::Throttled { threads, .. } | Arrival::Open { threads, .. } => threads,
+        }
+    }
+
+    pub fn rate(&self) -> Option<f64> {
+        match self {
+            Arrival::Closed { .. } => None,
+            Arrival::Throttled { rate, .. } | Arrival::Open { rate, .. } => Some(rate.f64()),
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        matches!(self, Arrival::Open { .. })
+    }
+
+    /// The part of one of `shards` equal drivers: threads dealt out one by one, rates divided by threads.
+    pub fn share(&self, shard: u32, shards: u32) -> Arrival {
+        let threads = self.threads() / shards + u32::from(shard < self.threads() % shards);
+        let part =
+            |rate: Quantity<Rate>| Quantity::new(rate.f64() * f64::from(threads) / f64::from(self.threads().max(1)));
+        match *self {
+            Arrival::Closed { .. } => Arrival::Closed { threads },
+            Arrival::Throttled { rate, .. } => Arrival::Throttled { threads, rate: part(rate) },
+            Arrival::Open { rate, .. } => Arrival::Open { threads, rate: part(rate) },
+        }
+    }
+}
+
+/// Shape of the rows written: cassandra-stress's default table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    pub columns: u32,
+    pub column_bytes: u32,
+}
+
+impl Row {
+    /// `keyspace1.standard1`: key of 10 bytes, C0 to C4 of 34 bytes.
+    pub const STRESS_DEFAULT: Row = Row { columns: 5, column_bytes: 34 };
+    pub const KEY_BYTES: usize = 10;
+
+    /// Bytes of one partition on disk, near enough to check capacities: the reports count about 300 for the default.
+    pub fn stored_bytes(&self) -> u64 {
+        let cell_overhead = 20;
+        let partition_overhead = 30;
+        Self::KEY_BYTES as u64
+            + partition_overhead
+            + u64::from(self.columns) * (u64::from(self.column_bytes) + cell_overhead)
+    }
+}
+
+/// Consistency levels by CQL's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Consistency {
+    Any,
+    One,
+    Two,
+    Three,
+    Quorum,
+    All,
+    LocalQuorum,
+    EachQuorum,
+    LocalOne,
+}
+
+impl Consistency {
+    pub const ALL: [(&'static str, Consistency, u16); 9] = [
+        ("ANY", Consistency::Any, 0x0000),
+        ("ONE", Consistency::One, 0x0001),
+        ("TWO", Consistency::Two, 0x0002),
+        ("THREE", Consistency::Three, 0x0003),
+        ("QUORUM", Consistency::Quorum, 0x0004),
+        ("ALL", Consistency::All, 0x0005),
+        ("LOCAL_QUORUM", Consistency::LocalQuorum, 0x0006),
+        ("EACH_QUORUM", Consistency::EachQuorum, 0x0007),
+        ("LOCAL_ONE", Consistency::LocalOne, 0x000A),
+    ];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(name, ..)| name.eq_ignore_ascii_case(text)).map(|(_, level, _)| *level)
+    }
+
+    fn entry(self) -> &'static (&'static str, Consistency, u16) {
+        Self::ALL.iter().find(|(_, level, _)| *level == self).expect("ALL lists every level")
+    }
+
+    /// The protocol's number (native_protocol_v4.spec, section 3, `[consistency]`).
+    pub fn code(self) -> u16 {
+        self.entry().2
+    }
+
+    /// Replicas that have to answer in one data centre of replication factor `rf`.
+    pub fn replicas(self, rf: u32) -> u32 {
+        match self {
+            Consistency::Any | Consistency::One | Consistency::LocalOne => 1,
+            Consistency::Two => 2,
+            Consistency::Three => 3,
+            Consistency::Quorum | Consistency::LocalQuorum | Consistency::EachQuorum => rf / 2 + 1,
+            Consistency::All => rf,
+        }
+    }
+}
+
+impl fmt::Display for Consistency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry().0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        let arrival = Arrival::Throttled { threads: 10, rate: Quantity::new(1000.0) };
+        let shares: Vec<Arrival> = (0..4).map(|i| arrival.share(i, 4)).collect();
+        assert_eq!(shares.iter().map(Arrival::threads).collect::<Vec<_>>(), [3, 3, 2, 2]);
+        assert!((shares.iter().filter_map(Arrival::rate).sum::<f64>() - 1000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_default_row_is_about_300_bytes() {
+        assert_eq!(Row::STRESS_DEFAULT.stored_bytes(), 310);
+    }
+
+    #[test]
+    fn levels_have_their_codes() {
+        assert_eq!(Consistency::parse("local_quorum").map(Consistency::code), Some(6));
+        assert_eq!(Consistency::Quorum.replicas(3), 2);
+        assert_eq!(Consistency::parse("MOST"), None);
+    }
+}
