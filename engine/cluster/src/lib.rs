@@ -1,1 +1,16 @@
 //! Ring, replication, messages between nodes, schema agreement.
+//!
+//! - [`topology`]: who the nodes are and which of them replicate a token; pure, the same on every node that has the
+//!   same configuration.
+//! - [`quorum`]: how many answers a consistency level needs and what each answer decides; pure.
+//! - [`messaging`]: requests between nodes, who is alive, which schema each node has.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod messaging;
+pub mod quorum;
+pub mod topology;
+
+pub use messaging::{CallError, Handler, Incoming, Messenger, MessengerConfig, Payload, Reply, Response, Verb};
+pub use quorum::{Level, Outcome, ReadDecision, Requirement, Shortfall, Unavailable, WriteDecision};
+pub use topology::{DcIndex, Node, NodeConfig, NodeIndex, ReplicaSet, ReplicationMap, Topology, TopologyError};

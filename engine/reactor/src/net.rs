@@ -50,13 +50,33 @@ impl Connection {
         Self(Rc::new(Owned(fd)))
     }
 
+    /// Gives up the descriptor, to hand the connection to another shard of the host. Fails while there are clones.
+    pub fn into_fd(self) -> Result<Fd, Connection> {
+        match Rc::try_unwrap(self.0) {
+            Ok(owned) => {
+                let fd = owned.0;
+                std::mem::forget(owned);
+                Ok(fd)
+            }
+            Err(shared) => Err(Connection(shared)),
+        }
+    }
+
+    /// Takes over a connection that another shard of the host gave up by [`into_fd`](Self::into_fd).
+    pub fn adopt(fd: Fd) -> Self {
+        Self::from_fd(fd)
+    }
+
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         Shard::with(|shard| shard.backend().peer_addr(self.0.0))
     }
 
     /// Appends what has arrived, at least a byte, to the buffer's spare capacity. 0 means that the peer has ended.
     pub async fn recv(&self, buf: Buf) -> (io::Result<usize>, Buf) {
-        debug_assert!(buf.spare() > 0, "a receive needs room");
+        if buf.spare() == 0 {
+            // The world would give 0 bytes, which means the end of the connection.
+            return (Err(io::Error::new(io::ErrorKind::InvalidInput, "a receive into a full buffer")), buf);
+        }
         let (result, buf) = submit(Op::Recv { fd: self.0.0 }, Some(buf)).await;
         if let Ok(n) = &result {
             crate::charge(Work::NetReceive, *n);
@@ -66,6 +86,9 @@ impl Connection {
 
     /// Sends all of the buffer.
     pub async fn send_all(&self, mut buf: Buf) -> (io::Result<()>, Buf) {
+        if u32::try_from(buf.len()).is_err() {
+            return (Err(io::Error::new(io::ErrorKind::InvalidInput, "a message of 4 GiB or more")), buf);
+        }
         let mut sent = 0;
         while sent < buf.len() {
             let (result, returned) = submit(Op::Send { fd: self.0.0, skip: sent as u32 }, Some(buf)).await;

@@ -1,0 +1,224 @@
+//! What the answers so far decide about one request.
+//!
+//! Each replica is counted once, by its first answer. A request is *done* as soon as its requirement is met, *failed*
+//! as soon as the replicas that have not failed cannot meet it any more, or when its time runs out.
+
+use super::{Requirement, Unavailable};
+use crate::topology::{NodeIndex, ReplicaSet};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Pending,
+    /// Met. Said once and on every later answer.
+    Done,
+    Failed(Shortfall),
+}
+
+/// What a WriteTimeout, WriteFailure, ReadTimeout or ReadFailure tells the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    pub received: u32,
+    pub required: u32,
+    /// Replicas that answered with an error or could not be reached.
+    pub failures: u32,
+    /// Reads: a replica with the data answered.
+    pub data_present: bool,
+    /// Time ran out; otherwise too many replicas failed.
+    pub timed_out: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    requirement: Requirement,
+    replicas: ReplicaSet,
+    /// Masks of positions in `replicas`.
+    received: u16,
+    failed: u16,
+    /// Those that may still be asked or answer: everything that is not in it cannot help any more.
+    possible: u16,
+    timed_out: bool,
+}
+
+impl Tally {
+    fn record(&mut self, node: NodeIndex, ok: bool) {
+        let Some(position) = self.replicas.position(node) else { return };
+        let bit = 1 << position;
+        if (self.received | self.failed) & bit != 0 {
+            return;
+        }
+        if ok {
+            self.received |= bit;
+        } else {
+            self.failed |= bit;
+            self.possible &= !bit;
+        }
+    }
+
+    fn outcome(&self, data_present: bool) -> Outcome {
+        if self.requirement.satisfied_by(&self.replicas, self.received) {
+            return Outcome::Done;
+        }
+        if !self.timed_out && self.requirement.satisfied_by(&self.replicas, self.received | self.possible) {
+            return Outcome::Pending;
+        }
+        Outcome::Failed(Shortfall {
+            received: self.requirement.counted(&self.replicas, self.received),
+            required: self.requirement.required(),
+            failures: self.failed.count_ones(),
+            data_present,
+            timed_out: self.timed_out,
+        })
+    }
+}
+
+fn mask_of(replicas: &ReplicaSet, mut is: impl FnMut(NodeIndex) -> bool) -> u16 {
+    replicas.nodes().iter().enumerate().filter(|(_, node)| is(**node)).fold(0, |mask, (at, _)| mask | 1 << at)
+}
+
+/// A write goes to every replica that is alive; the others get hints.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteDecision {
+    tally: Tally,
+}
+
+impl WriteDecision {
+    /// Decides first whether enough replicas are alive.
+    pub fn begin(
+        requirement: Requirement,
+        replicas: ReplicaSet,
+        is_alive: impl FnMut(NodeIndex) -> bool,
+    ) -> Result<Self, Unavailable> {
+        let alive = mask_of(&replicas, is_alive);
+        requirement.check_alive(&replicas, alive)?;
+        let tally = Tally { requirement, replicas, received: 0, failed: 0, possible: alive, timed_out: false };
+        Ok(Self { tally })
+    }
+
+    /// Replicas to send the write to.
+    pub fn targets(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        let Tally { replicas, received, possible, .. } = self.tally;
+        (0..replicas.len()).filter(move |at| (received | possible) & 1 << at != 0).map(move |at| replicas.nodes()[at])
+    }
+
+    /// Replicas that were not alive, or have failed: who should get a hint.
+    pub fn missed(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        let Tally { replicas, received, possible, .. } = self.tally;
+        (0..replicas.len()).filter(move |at| (received | possible) & 1 << at == 0).map(move |at| replicas.nodes()[at])
+    }
+
+    pub fn on_ack(&mut self, node: NodeIndex) -> Outcome {
+        self.tally.record(node, true);
+        self.outcome()
+    }
+
+    pub fn on_failure(&mut self, node: NodeIndex) -> Outcome {
+        self.tally.record(node, false);
+        self.outcome()
+    }
+
+    pub fn on_timeout(&mut self) -> Outcome {
+        self.tally.timed_out = true;
+        self.outcome()
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        self.tally.outcome(false)
+    }
+
+    /// Every replica that was sent to has answered, one way or the other.
+    pub fn is_complete(&self) -> bool {
+        self.tally.possible & !self.tally.received == 0
+    }
+}
+
+/// A read goes to just enough replicas, nearest first; the rest are spare, for retries and speculation.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadDecision {
+    tally: Tally,
+    asked: u16,
+    data_present: bool,
+}
+
+impl ReadDecision {
+    /// Chooses whom to ask: this node before its data centre before the others, in ring order.
+    pub fn begin(
+        requirement: Requirement,
+        replicas: ReplicaSet,
+        local: (NodeIndex, crate::topology::DcIndex),
+        is_alive: impl FnMut(NodeIndex) -> bool,
+    ) -> Result<Self, Unavailable> {
+        let alive = mask_of(&replicas, is_alive);
+        requirement.check_alive(&replicas, alive)?;
+        // What cannot count towards the level is not worth asking.
+        let useful = mask_of_dcs(&requirement, &replicas) & alive;
+        let tally = Tally { requirement, replicas, received: 0, failed: 0, possible: useful, timed_out: false };
+        let mut decision = Self { tally, asked: 0, data_present: false };
+        while !requirement.satisfied_by(&replicas, decision.asked) {
+            let before = requirement.counted(&replicas, decision.asked);
+            let Some(bit) =
+                decision.nearest(local, |bit| requirement.counted(&replicas, decision.asked | bit) > before)
+            else {
+                break;
+            };
+            decision.asked |= bit;
+        }
+        Ok(decision)
+    }
+
+    fn nearest(&self, local: (NodeIndex, crate::topology::DcIndex), fits: impl Fn(u16) -> bool) -> Option<u16> {
+        let Tally { replicas, possible, .. } = &self.tally;
+        replicas
+            .iter()
+            .enumerate()
+            .map(|(at, replica)| (1u16 << at, replica))
+            .filter(|(bit, _)| possible & !self.asked & bit != 0 && fits(*bit))
+            .min_by_key(|(bit, (node, dc))| (*node != local.0, *dc != local.1, *bit))
+            .map(|(bit, _)| bit)
+    }
+
+    /// Replicas to ask at the start.
+    pub fn targets(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        let (replicas, asked) = (self.tally.replicas, self.asked);
+        (0..replicas.len()).filter(move |at| asked & 1 << at != 0).map(move |at| replicas.nodes()[at])
+    }
+
+    /// One more replica to ask, after a failure or because an answer is slow. It counts as asked from now on.
+    pub fn next_spare(&mut self, local: (NodeIndex, crate::topology::DcIndex)) -> Option<NodeIndex> {
+        let bit = self.nearest(local, |_| true)?;
+        self.asked |= bit;
+        Some(self.tally.replicas.nodes()[bit.trailing_zeros() as usize])
+    }
+
+    /// `data`: the answer carries rows, not only a digest of them.
+    pub fn on_ack(&mut self, node: NodeIndex, data: bool) -> Outcome {
+        self.tally.record(node, true);
+        self.data_present |= data;
+        self.outcome()
+    }
+
+    /// Pending afterwards means that either enough of those asked can still answer, or a spare must be asked:
+    /// see [`wants_spare`](Self::wants_spare).
+    pub fn on_failure(&mut self, node: NodeIndex) -> Outcome {
+        self.tally.record(node, false);
+        self.outcome()
+    }
+
+    pub fn on_timeout(&mut self) -> Outcome {
+        self.tally.timed_out = true;
+        self.outcome()
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        self.tally.outcome(self.data_present)
+    }
+
+    /// Those asked cannot meet the requirement any more, but a spare could.
+    pub fn wants_spare(&self) -> bool {
+        let Tally { requirement, replicas, received, possible, .. } = &self.tally;
+        self.outcome() == Outcome::Pending && !requirement.satisfied_by(replicas, *received | possible & self.asked)
+    }
+}
+
+fn mask_of_dcs(requirement: &Requirement, replicas: &ReplicaSet) -> u16 {
+    replicas.dcs().iter().enumerate().filter(|(_, dc)| requirement.counts(**dc)).fold(0, |mask, (at, _)| mask | 1 << at)
+}
