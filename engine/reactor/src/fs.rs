@@ -11,11 +11,18 @@ fn c_path(path: &str) -> io::Result<CString> {
     CString::new(path).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a path with a zero byte"))
 }
 
-struct Owned(Fd);
+/// Bytes asked for at once. The kernel moves at most 2 GiB less a page in one operation.
+const CHUNK_MAX: usize = 1 << 30;
+
+/// Closes its descriptor when the last owner goes, if a shard is there to do it.
+struct Owned {
+    fd: Fd,
+    direct: bool,
+}
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        Shard::try_with(|shard| submit_detached(shard, Op::Close { fd: self.0 }));
+        Shard::try_with(|shard| submit_detached(shard, Op::Close { fd: self.fd }));
     }
 }
 
@@ -26,7 +33,7 @@ pub struct File(Rc<Owned>);
 impl File {
     pub async fn open(path: &str, flags: OpenFlags) -> io::Result<File> {
         let (result, _) = submit(Op::Open { path: c_path(path)?, flags }, None).await;
-        Ok(File(Rc::new(Owned(Fd(result? as u32)))))
+        Ok(File(Rc::new(Owned { fd: Fd(result? as u32), direct: flags.direct })))
     }
 
     /// Appends up to `len` bytes from `offset` to the buffer; fewer only at the end of the file.
@@ -35,7 +42,8 @@ impl File {
         let mut done = 0;
         while done < len {
             crate::charge(Work::DiskSubmit, (len - done) as u64);
-            let op = Op::Read { fd: self.0.0, offset: offset + done as u64, len: (len - done) as u32 };
+            let chunk = (len - done).min(CHUNK_MAX) as u32;
+            let op = Op::Read { fd: self.0.fd, offset: offset + done as u64, len: chunk };
             let (result, returned) = submit(op, Some(buf)).await;
             buf = returned.unwrap_or_default();
             match result {
@@ -43,8 +51,8 @@ impl File {
                 Ok(n) => done += n as usize,
                 Err(error) => return (Err(error), buf),
             }
-            if done < len && done % Buf::DIRECT_ALIGN != 0 {
-                break; // an unaligned short read is the end of the file; a direct read could not go on from here
+            if self.0.direct && done % Buf::DIRECT_ALIGN != 0 {
+                break; // the end of the file: a direct read ends unaligned nowhere else, and could not go on
             }
         }
         (Ok(done), buf)
@@ -52,10 +60,13 @@ impl File {
 
     /// Writes all of the buffer at `offset`. Not durable before [`File::datasync`].
     pub async fn write_all_at(&self, offset: u64, mut buf: Buf) -> (io::Result<()>, Buf) {
+        if u32::try_from(buf.len()).is_err() {
+            return (Err(io::Error::new(io::ErrorKind::InvalidInput, "a write of 4 GiB or more")), buf);
+        }
         let mut done = 0;
         while done < buf.len() {
             crate::charge(Work::DiskSubmit, (buf.len() - done) as u64);
-            let op = Op::Write { fd: self.0.0, offset: offset + done as u64, skip: done as u32 };
+            let op = Op::Write { fd: self.0.fd, offset: offset + done as u64, skip: done as u32 };
             let (result, returned) = submit(op, Some(buf)).await;
             buf = returned.unwrap_or_default();
             match result {
@@ -69,20 +80,20 @@ impl File {
 
     /// Makes everything written durable, with the file's size.
     pub async fn datasync(&self) -> io::Result<()> {
-        submit(Op::Fdatasync { fd: self.0.0 }, None).await.0.map(drop)
+        submit(Op::Fdatasync { fd: self.0.fd }, None).await.0.map(drop)
     }
 
     /// Reserves disk space without changing the size.
     pub async fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        submit(Op::Fallocate { fd: self.0.0, offset, len }, None).await.0.map(drop)
+        submit(Op::Fallocate { fd: self.0.fd, offset, len }, None).await.0.map(drop)
     }
 
     pub async fn truncate(&self, len: u64) -> io::Result<()> {
-        submit(Op::Truncate { fd: self.0.0, len }, None).await.0.map(drop)
+        submit(Op::Truncate { fd: self.0.fd, len }, None).await.0.map(drop)
     }
 
     pub async fn size(&self) -> io::Result<u64> {
-        submit(Op::Size { fd: self.0.0 }, None).await.0
+        submit(Op::Size { fd: self.0.fd }, None).await.0
     }
 }
 

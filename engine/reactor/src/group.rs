@@ -1,13 +1,13 @@
 //! Scheduling groups: who gets the CPU next.
 //!
 //! Each group has shares and a virtual run time that advances by `cost * 1000 / shares`. The group with the least
-//! virtual time that has runnable tasks goes next. A group that was idle resumes at the virtual time of the busiest
-//! moment it missed, so that it cannot save up its idleness.
+//! virtual time that has runnable tasks goes next. A group that was idle resumes at the virtual time of the group picked
+//! last, so that it cannot save up its idleness.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use crate::task::TaskRef;
+use crate::task::Queued;
 
 /// Names and default shares follow ScyllaDB (`statement`, `compaction`, `memtable`: 1000; streaming 200).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,12 +53,13 @@ struct GroupState {
     shares: Cell<u32>,
     virtual_ns: Cell<u64>,
     run_ns: Cell<u64>,
-    queue: RefCell<VecDeque<TaskRef>>,
+    queue: RefCell<VecDeque<Queued>>,
 }
 
 /// All groups of one shard.
 pub(crate) struct Groups {
     groups: [GroupState; Group::COUNT],
+    /// Bit i: group i has runnable tasks.
     runnable: Cell<u32>,
     /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
     floor_ns: Cell<u64>,
@@ -78,35 +79,42 @@ impl Groups {
         }
     }
 
-    pub(crate) fn push(&self, task: TaskRef) {
-        let group = &self.groups[task.group() as usize];
-        let mut queue = group.queue.borrow_mut();
-        if queue.is_empty() {
+    #[inline]
+    pub(crate) fn push(&self, task: Queued) {
+        let index = task.group() as usize;
+        let group = &self.groups[index];
+        if self.runnable.get() & (1 << index) == 0 {
+            self.runnable.set(self.runnable.get() | 1 << index);
             group.virtual_ns.set(group.virtual_ns.get().max(self.floor_ns.get()));
         }
-        queue.push_back(task);
-        self.runnable.set(self.runnable.get() + 1);
+        group.queue.borrow_mut().push_back(task);
     }
 
     /// The runnable group with the least virtual time; ties go to the first in `Group::ALL`.
     pub(crate) fn pick(&self) -> Option<Group> {
-        if self.runnable.get() == 0 {
-            return None;
+        let mut rest = self.runnable.get();
+        let mut best = (u64::MAX, usize::MAX);
+        while rest != 0 {
+            let index = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let virtual_ns = self.groups[index].virtual_ns.get();
+            if virtual_ns < best.0 {
+                best = (virtual_ns, index);
+            }
         }
-        let (index, state) = self
-            .groups
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| !group.queue.borrow().is_empty())
-            .min_by_key(|(_, group)| group.virtual_ns.get())?;
-        self.floor_ns.set(state.virtual_ns.get());
-        Some(Group::ALL[index])
+        let group = Group::ALL.get(best.1)?;
+        self.floor_ns.set(best.0);
+        Some(*group)
     }
 
-    pub(crate) fn pop(&self, group: Group) -> Option<TaskRef> {
-        let task = self.groups[group as usize].queue.borrow_mut().pop_front()?;
-        self.runnable.set(self.runnable.get() - 1);
-        Some(task)
+    #[inline]
+    pub(crate) fn pop(&self, group: Group) -> Option<Queued> {
+        let mut queue = self.groups[group as usize].queue.borrow_mut();
+        let task = queue.pop_front();
+        if queue.is_empty() {
+            self.runnable.set(self.runnable.get() & !(1 << group as usize));
+        }
+        task
     }
 
     /// Accounts `cost_ns` of CPU to the group.
@@ -116,8 +124,9 @@ impl Groups {
         state.run_ns.set(state.run_ns.get() + cost_ns);
     }
 
-    pub(crate) fn runnable(&self) -> usize {
-        self.runnable.get() as usize
+    #[inline]
+    pub(crate) fn has_runnable(&self) -> bool {
+        self.runnable.get() != 0
     }
 
     pub(crate) fn set_shares(&self, group: Group, shares: u32) {

@@ -8,7 +8,7 @@ use std::io;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use crossbeam_queue::SegQueue;
 
@@ -16,7 +16,7 @@ use crate::backend::{Backend, Message};
 use crate::counters::Counters;
 use crate::group::Groups;
 use crate::slot::{Completed, SlotId, Slots, submit_detached};
-use crate::task::{JoinHandle, TaskRef, joinable};
+use crate::task::{JoinHandle, Queued, TaskRef, joinable};
 use crate::time::Timers;
 use crate::{Buf, Group, Op, Work};
 
@@ -44,6 +44,8 @@ pub struct Remote {
     messages: SegQueue<Message>,
     /// The shard waits in its world and must be notified.
     sleeping: AtomicBool,
+    /// The shard is gone: what is left here will not be taken.
+    closed: AtomicBool,
     notify: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -54,6 +56,7 @@ impl Remote {
             tasks: SegQueue::new(),
             messages: SegQueue::new(),
             sleeping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             notify: Box::new(notify),
         })
     }
@@ -61,6 +64,20 @@ impl Remote {
     pub(crate) fn push_task(&self, task: TaskRef) {
         self.tasks.push(task);
         self.wake();
+        if self.closed.load(Ordering::SeqCst) {
+            self.clear_tasks();
+        }
+    }
+
+    /// No task is taken from here any more. A task and its remote would keep each other alive.
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.clear_tasks();
+    }
+
+    fn clear_tasks(&self) {
+        while self.tasks.pop().is_some() {}
     }
 
     /// Leaves a message from another thread. Order is kept per sender.
@@ -71,7 +88,7 @@ impl Remote {
 
     /// Pairs with `prepare_sleep`: either it sees what was pushed, or this sees `sleeping`.
     pub fn wake(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             (self.notify)();
         }
@@ -80,7 +97,7 @@ impl Remote {
     /// Announces that the shard is about to wait. False when something has arrived: then it must not wait.
     pub fn prepare_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.tasks.is_empty() && self.messages.is_empty() {
             return true;
         }
@@ -113,7 +130,9 @@ pub struct Shard {
     counters: Counters,
     locals: RefCell<BTreeMap<TypeId, Rc<dyn Any>>>,
     group: Cell<Group>,
-    seen_preemptions: Cell<u64>,
+    /// The thread's preemptions, and when (on the backend's CPU scale) they were counted.
+    preemptions: Cell<(u64, u64)>,
+    running: Cell<bool>,
     closing: Cell<bool>,
     /// Name of the task polled last; says whose a panic was.
     task_name: Cell<&'static str>,
@@ -121,6 +140,15 @@ pub struct Shard {
 
 thread_local! {
     static CURRENT: Cell<*const Shard> = const { Cell::new(ptr::null()) };
+}
+
+/// Ends the shard's running, also by a panic.
+struct Running<'a>(&'a Cell<bool>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 /// Restores the previously current shard.
@@ -145,7 +173,8 @@ impl Shard {
             counters: Counters::new(),
             locals: RefCell::new(BTreeMap::new()),
             group: Cell::new(Group::Maintenance),
-            seen_preemptions: Cell::new(0),
+            preemptions: Cell::new((0, 0)),
+            running: Cell::new(false),
             closing: Cell::new(false),
             task_name: Cell::new("none"),
         })
@@ -254,68 +283,93 @@ impl Shard {
         future: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
         let (future, handle) = joinable(future);
-        let task = TaskRef::new(future, group, name, self.remote.clone());
         if self.closing.get() {
             return handle; // dropped unpolled: its owner is being dropped too
         }
+        let task = TaskRef::new(future, group, name, self.remote.clone());
+        let queued = task.queued();
         let mut tasks = self.tasks.borrow_mut();
         task.set_position(tasks.len() as u32);
-        tasks.push(task.clone());
+        tasks.push(task);
         drop(tasks);
-        self.groups.push(task);
+        self.groups.push(queued);
         handle
     }
 
-    pub(crate) fn enqueue(&self, task: TaskRef) {
+    #[inline]
+    pub(crate) fn enqueue(&self, task: Queued) {
         self.groups.push(task);
+    }
+
+    /// Tasks that have not finished.
+    pub fn live_tasks(&self) -> usize {
+        self.tasks.borrow().len()
     }
 
     /// Tasks are runnable, or messages or foreign wakes have arrived.
     pub fn has_work(&self) -> bool {
-        self.groups.runnable() > 0 || !self.remote.tasks.is_empty() || !self.remote.messages.is_empty()
+        self.groups.has_runnable() || !self.remote.tasks.is_empty() || !self.remote.messages.is_empty()
     }
 
     /// Runs tasks for about `quantum_ns` of CPU or until none is runnable.
     pub fn run(&self, quantum_ns: u64) -> Ran {
         let _entered = Entered(CURRENT.replace(self));
-        self.take_remote();
+        self.running.set(true);
+        let _running = Running(&self.running);
         let began = self.backend.cpu_ns();
+        self.count_preemptions(began);
+        self.take_remote();
         let mut last = began;
-        'picks: while let Some(group) = self.groups.pick() {
-            self.group.set(group);
+        while let Some(group) = self.groups.pick() {
             let slice_began = last;
+            let slice_ends = (slice_began + self.config.task_quota_ns).min(began + quantum_ns);
+            self.group.set(group);
             while let Some(task) = self.groups.pop(group) {
                 self.charge(Work::Poll, 0);
                 self.task_name.set(task.name());
-                let finished = task.run();
+                let finished = task.run(self);
                 let now = self.backend.cpu_ns();
-                let cost = now - last;
-                self.groups.spend(group, cost);
+                if now - last > self.config.stall_ns {
+                    self.report_stall(group, now - last);
+                }
                 last = now;
-                if cost > self.config.stall_ns {
-                    self.report_stall(&task, cost);
+                if let Some(position) = finished {
+                    self.forget(position);
                 }
-                if finished {
-                    self.forget(&task);
-                }
-                if now - began >= quantum_ns {
-                    break 'picks;
-                }
-                if now - slice_began >= self.config.task_quota_ns {
+                if now >= slice_ends {
                     break;
                 }
+            }
+            self.groups.spend(group, last - slice_began);
+            if last - began >= quantum_ns {
+                break;
             }
         }
         self.group.set(Group::Maintenance);
         Ran { cpu_ns: last - began, more: self.has_work() }
     }
 
+    /// Takes what other threads have left so far; not what they leave meanwhile, lest they keep the shard here.
     fn take_remote(&self) {
-        while let Some(task) = self.remote.tasks.pop() {
-            self.groups.push(task);
+        if !self.remote.tasks.is_empty() {
+            for _ in 0..self.remote.tasks.len() {
+                let Some(task) = self.remote.tasks.pop() else { break };
+                task.take_notice(self);
+            }
         }
-        while let Some(message) = self.remote.messages.pop() {
-            message();
+        if !self.remote.messages.is_empty() {
+            for _ in 0..self.remote.messages.len() {
+                let Some(message) = self.remote.messages.pop() else { break };
+                self.task_name.set("a message");
+                message();
+            }
+        }
+    }
+
+    /// Counts now and then, so that a stall is known to be the host's only if the host did something about then.
+    fn count_preemptions(&self, cpu_ns: u64) {
+        if cpu_ns.saturating_sub(self.preemptions.get().1) >= self.config.stall_ns / 4 {
+            self.preemptions.set((self.backend.preemptions(), cpu_ns));
         }
     }
 
@@ -325,28 +379,29 @@ impl Shard {
     }
 
     /// Takes a finished task out of the table of live ones.
-    fn forget(&self, task: &TaskRef) {
+    fn forget(&self, position: u32) {
         let mut tasks = self.tasks.borrow_mut();
-        let position = task.position() as usize;
-        let removed = tasks.swap_remove(position);
-        if let Some(moved) = tasks.get(position) {
-            moved.set_position(position as u32);
+        let finished = tasks.swap_remove(position as usize);
+        if let Some(moved) = tasks.get(position as usize) {
+            moved.set_position(position);
         }
         drop(tasks);
-        drop(removed);
+        drop(finished);
     }
 
-    fn report_stall(&self, task: &TaskRef, cost_ns: u64) {
+    fn report_stall(&self, group: Group, cost_ns: u64) {
         let preemptions = self.backend.preemptions();
-        if preemptions != self.seen_preemptions.replace(preemptions) {
+        let (before, counted_at) = self.preemptions.get();
+        self.preemptions.set((preemptions, counted_at));
+        if preemptions != before {
             self.counters.host_stalls.set(self.counters.host_stalls.get() + 1);
             return;
         }
         self.counters.stalls.set(self.counters.stalls.get() + 1);
         tracing::warn!(
             shard = self.config.index,
-            task = task.name(),
-            group = task.group().name(),
+            task = self.task_name.get(),
+            group = group.name(),
             ms = cost_ns / 1_000_000,
             "a task held the shard"
         );
@@ -396,14 +451,19 @@ impl Shard {
     }
 
     /// Drops every task, then has the backend end what is in flight. The shard runs nothing any more.
+    ///
+    /// # Panics
+    /// When called by one of the shard's own tasks: it cannot be dropped while it runs.
     pub fn close(&self) {
+        assert!(!self.running.get(), "a shard cannot be closed from within");
         if self.closing.replace(true) {
             return;
         }
         let _entered = Entered(CURRENT.replace(self));
-        self.groups.clear();
-        while self.remote.tasks.pop().is_some() {}
+        self.remote.close();
         loop {
+            // The queues hold live tasks only; dropping one may wake, and so queue, others.
+            self.groups.clear();
             let Some(task) = self.tasks.borrow_mut().pop() else { break };
             task.discard();
         }

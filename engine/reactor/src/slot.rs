@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -169,9 +170,12 @@ impl Inner {
 }
 
 /// An operation in flight on the shard that submitted it; resolves to the result and the buffer.
+///
+/// Not `Send`: on another shard its slot would be somebody else's.
 pub(crate) struct Submitted {
     id: SlotId,
     taken: bool,
+    _here: PhantomData<*const ()>,
 }
 
 /// Submits `op` on the current shard.
@@ -179,7 +183,7 @@ pub(crate) fn submit(op: Op, buf: Option<Buf>) -> Submitted {
     Shard::with(|shard| {
         let id = shard.slots().allocate(op, buf, false);
         shard.slots().start(shard, id);
-        Submitted { id, taken: false }
+        Submitted { id, taken: false, _here: PhantomData }
     })
 }
 
@@ -197,11 +201,13 @@ impl Future for Submitted {
         let output = Shard::with(|shard| {
             let mut inner = shard.slots().inner.borrow_mut();
             let slot = &mut inner.slots[id.index as usize];
-            debug_assert_eq!(slot.generation, id.generation, "polled on the shard that submitted it");
+            assert_eq!(slot.generation, id.generation, "polled on another shard than the one that submitted it");
             match &mut slot.state {
                 State::Waiting { waker } => {
                     if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                        *waker = Some(cx.waker().clone());
+                        let old = waker.replace(cx.waker().clone());
+                        drop(inner); // a foreign waker's drop may run any code, and that may come back here
+                        drop(old);
                     }
                     None
                 }

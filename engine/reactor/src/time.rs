@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -61,13 +62,12 @@ impl Timers {
         (index, inner.sequence)
     }
 
-    fn unset(&self, (index, sequence): (u32, u64)) {
+    /// Gives the waker back, to be dropped where nothing is borrowed.
+    fn unset(&self, (index, sequence): (u32, u64)) -> Option<Waker> {
         let inner = &mut *self.inner.borrow_mut();
-        let Some(entry) = inner.entries.get_mut(index as usize).filter(|entry| entry.sequence == sequence) else {
-            return;
-        };
+        let entry = inner.entries.get_mut(index as usize).filter(|entry| entry.sequence == sequence)?;
         entry.sequence = 0;
-        entry.waker = None;
+        let waker = entry.waker.take();
         inner.free.push(index);
         inner.stale += 1;
         if inner.stale > 1024 && inner.stale * 2 > inner.heap.len() {
@@ -75,14 +75,22 @@ impl Timers {
             inner.heap.retain(|Reverse((_, sequence, index))| entries[*index as usize].sequence == *sequence);
             inner.stale = 0;
         }
+        waker
     }
 
-    fn update(&self, (index, sequence): (u32, u64), waker: &Waker) {
-        let inner = &mut *self.inner.borrow_mut();
+    /// False when the timer has fired already.
+    fn update(&self, (index, sequence): (u32, u64), waker: &Waker) -> bool {
+        let mut inner = self.inner.borrow_mut();
         let entry = &mut inner.entries[index as usize];
-        if entry.sequence == sequence && !entry.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
-            entry.waker = Some(waker.clone());
+        if entry.sequence != sequence {
+            return false;
         }
+        if !entry.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            let old = entry.waker.replace(waker.clone());
+            drop(inner); // a foreign waker's drop may run any code, and that may come back here
+            drop(old);
+        }
+        true
     }
 
     pub(crate) fn next(&self) -> Option<u64> {
@@ -114,18 +122,19 @@ impl Timers {
     }
 }
 
-/// Sleeps until the shard's clock shows `at_ns`.
+/// Sleeps until the shard's clock shows `at_ns`. Not `Send`: its timer is the shard's.
 pub struct Sleep {
     at_ns: u64,
     timer: Option<(u32, u64)>,
+    _here: PhantomData<*const ()>,
 }
 
 pub fn sleep_until(at_ns: u64) -> Sleep {
-    Sleep { at_ns, timer: None }
+    Sleep { at_ns, timer: None, _here: PhantomData }
 }
 
 pub fn sleep(duration: Duration) -> Sleep {
-    sleep_until(crate::now().saturating_add(duration.as_nanos() as u64))
+    sleep_until(crate::now().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
 }
 
 impl Future for Sleep {
@@ -136,9 +145,8 @@ impl Future for Sleep {
             if shard.now() >= self.at_ns {
                 return Poll::Ready(());
             }
-            match self.timer {
-                Some(timer) => shard.timers().update(timer, cx.waker()),
-                None => self.timer = Some(shard.timers().set(self.at_ns, cx.waker().clone())),
+            if !self.timer.is_some_and(|timer| shard.timers().update(timer, cx.waker())) {
+                self.timer = Some(shard.timers().set(self.at_ns, cx.waker().clone()));
             }
             Poll::Pending
         })
@@ -150,7 +158,7 @@ impl Drop for Sleep {
         if let Some(timer) = self.timer
             && Shard::is_current()
         {
-            Shard::with(|shard| shard.timers().unset(timer));
+            drop(Shard::with(|shard| shard.timers().unset(timer)));
         }
     }
 }
