@@ -23,6 +23,8 @@ mod liveness;
 mod messenger;
 mod outstanding;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
