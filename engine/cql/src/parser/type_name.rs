@@ -1,0 +1,78 @@
+//! Types in DDL and casts.
+
+use types::CqlType;
+
+use super::{ParseError, Parser};
+use crate::lexer::{self, TokenKind};
+
+impl Parser<'_> {
+    pub(super) fn type_name(&mut self) -> Result<CqlType, ParseError> {
+        self.nested(|parser| parser.type_name_here())
+    }
+
+    fn type_name_here(&mut self) -> Result<CqlType, ParseError> {
+        let token = self.token();
+        if token.kind == TokenKind::String {
+            // A custom type, by its marshal class.
+            self.advance();
+            let class = lexer::string_value(self.text, &token);
+            let (ty, _) = CqlType::from_marshal_name(&class).map_err(|error| ParseError::Invalid(error.to_string()))?;
+            return Ok(ty);
+        }
+        let with_parameters = self.is_symbol_at(self.ahead(1), "<");
+        if token.kind == TokenKind::Word && with_parameters {
+            let word = self.raw(token).to_ascii_lowercase();
+            if matches!(word.as_str(), "list" | "set" | "map" | "tuple" | "frozen") {
+                self.advance();
+                self.advance();
+                return self.parameterized(&word);
+            }
+        }
+        if token.kind == TokenKind::Word
+            && let Some(scalar) = CqlType::scalar_from_name(self.raw(token))
+            && !self.is_symbol_at(self.ahead(1), ".")
+        {
+            self.advance();
+            return Ok(scalar);
+        }
+        let name = self.table_name()?;
+        Err(ParseError::Invalid(format!("Unknown type {name}")))
+    }
+
+    /// After the `<`.
+    fn parameterized(&mut self, name: &str) -> Result<CqlType, ParseError> {
+        let ty = match name {
+            "list" => CqlType::list(self.type_name()?),
+            "set" => CqlType::set(self.type_name()?),
+            "frozen" => self.type_name()?.frozen(),
+            "map" => {
+                let key = self.type_name()?;
+                self.expect_symbol(",")?;
+                CqlType::map(key, self.type_name()?)
+            }
+            _ => CqlType::Tuple(self.comma_list(Self::type_name)?),
+        };
+        self.expect_symbol(">")?;
+        Ok(ty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parser::{ParseError, parse_type};
+
+    #[test]
+    fn types() {
+        for (text, shown) in [
+            ("VARCHAR", "text"),
+            ("frozen<map<text, list<int>>>", "frozen<map<text, list<int>>>"),
+            ("Set < tuple<int,blob> >", "set<tuple<int, blob>>"),
+            ("'org.apache.cassandra.db.marshal.Int32Type'", "int"),
+        ] {
+            assert_eq!(parse_type(text).unwrap().to_string(), shown);
+        }
+        assert_eq!(parse_type("address"), Err(ParseError::Invalid("Unknown type address".to_string())));
+        assert_eq!(parse_type("ks.address"), Err(ParseError::Invalid("Unknown type ks.address".to_string())));
+        assert!(matches!(parse_type("map<int>"), Err(ParseError::Syntax(_))));
+    }
+}

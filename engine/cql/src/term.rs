@@ -1,0 +1,305 @@
+//! A term's bytes, once its type is known, refused in Cassandra's words: `Invalid STRING constant (abc) for "x" of
+//! type int`.
+//!
+//! Markers and functions, at whatever depth, are the caller's to resolve; [`literal_to_bytes`] is for where neither
+//! may stand.
+
+use std::cmp::Ordering;
+
+use types::{CqlType, collection};
+
+use crate::ast::{ConstantKind, QualifiedName, Term};
+
+/// Goes to the client as INVALID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TermError(pub String);
+
+impl From<types::Error> for TermError {
+    fn from(error: types::Error) -> TermError {
+        TermError(error.to_string())
+    }
+}
+
+impl From<TermError> for crate::response::Error {
+    fn from(error: TermError) -> Self {
+        crate::response::Error::invalid(error.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TermValue {
+    Null,
+    /// Of a marker alone.
+    Unset,
+    Bytes(Vec<u8>),
+}
+
+/// What the text does not say.
+pub trait Resolve {
+    /// The value bound to a marker that stands for a value of this type. It must be valid for the type.
+    fn marker(&mut self, index: u16, ty: &CqlType) -> Result<TermValue, TermError>;
+    fn function(&mut self, name: &QualifiedName, arguments: &[Term], ty: &CqlType) -> Result<TermValue, TermError>;
+}
+
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn marker(&mut self, _: u16, _: &CqlType) -> Result<TermValue, TermError> {
+        Err(TermError("Bind variables are not possible here".to_string()))
+    }
+
+    fn function(&mut self, name: &QualifiedName, _: &[Term], _: &CqlType) -> Result<TermValue, TermError> {
+        Err(TermError(format!("Unknown function '{name}'")))
+    }
+}
+
+/// Of a term without markers and functions; `None` is null. `receiver` is the column's name, for messages.
+pub fn literal_to_bytes(term: &Term, ty: &CqlType, receiver: &str) -> Result<Option<Vec<u8>>, TermError> {
+    match term_to_bytes(term, ty, receiver, &mut NoNames)? {
+        TermValue::Bytes(bytes) => Ok(Some(bytes)),
+        TermValue::Null | TermValue::Unset => Ok(None),
+    }
+}
+
+pub fn term_to_bytes(
+    term: &Term,
+    ty: &CqlType,
+    receiver: &str,
+    resolve: &mut dyn Resolve,
+) -> Result<TermValue, TermError> {
+    Ok(TermValue::Bytes(match term {
+        Term::Null => return Ok(TermValue::Null),
+        Term::Marker(index) => return resolve.marker(*index, ty),
+        Term::Function { name, arguments } => return resolve.function(name, arguments, ty),
+        Term::Constant { kind, text } => constant(*kind, text, ty, receiver)?,
+        Term::Cast { ty: cast, term: inner } => {
+            if cast.unfrozen() != ty.unfrozen() {
+                return Err(TermError(format!("Cannot assign value {term} to {receiver} of type {ty}")));
+            }
+            return term_to_bytes(inner, ty, receiver, resolve);
+        }
+        Term::List(items) => match ty.unfrozen() {
+            CqlType::List(element) => {
+                let items = elements(items, element, &format!("value({receiver})"), resolve)?;
+                collection::write_collection(items.len(), items.iter().map(Vec::as_slice))
+            }
+            _ => return Err(TermError(format!("Invalid list literal for {receiver} of type {ty}"))),
+        },
+        Term::Set(items) => match ty.unfrozen() {
+            CqlType::Set(element) => {
+                let mut items = elements(items, element, &format!("value({receiver})"), resolve)?;
+                items.sort_by(|a, b| element.compare(a, b));
+                items.dedup_by(|a, b| element.compare(a, b) == Ordering::Equal);
+                collection::write_collection(items.len(), items.iter().map(Vec::as_slice))
+            }
+            // The empty map is written as the empty set is.
+            CqlType::Map(..) if items.is_empty() => collection::write_collection(0, []),
+            _ => return Err(TermError(format!("Invalid set literal for {receiver} of type {ty}"))),
+        },
+        Term::Map(entries) => match ty.unfrozen() {
+            CqlType::Map(key, value) => map(entries, key, value, receiver, resolve)?,
+            _ => return Err(TermError(format!("Invalid map literal for {receiver} of type {ty}"))),
+        },
+        Term::Tuple(items) => match ty.unfrozen() {
+            CqlType::Tuple(fields) => tuple(items, fields, ty, receiver, resolve)?,
+            // A single term in parentheses is that term.
+            _ if items.len() == 1 => return term_to_bytes(&items[0], ty, receiver, resolve),
+            _ => return Err(TermError(format!("Invalid tuple type literal for {receiver} of type {ty}"))),
+        },
+    }))
+}
+
+/// Which constants Cassandra lets stand for which types: `Constants.Literal.testAssignment`.
+fn assignable(kind: ConstantKind, ty: &CqlType) -> bool {
+    use CqlType::*;
+    match kind {
+        ConstantKind::String => matches!(ty, Ascii | Text | Inet | Date | Time | Timestamp),
+        ConstantKind::Integer => matches!(
+            ty,
+            BigInt
+                | Counter
+                | Date
+                | Decimal
+                | Double
+                | Duration
+                | Float
+                | Int
+                | SmallInt
+                | Time
+                | Timestamp
+                | TinyInt
+                | VarInt
+        ),
+        ConstantKind::Uuid => matches!(ty, Uuid | TimeUuid),
+        ConstantKind::Float => matches!(ty, Decimal | Double | Float),
+        ConstantKind::Boolean => matches!(ty, Boolean),
+        ConstantKind::Hex => matches!(ty, Blob),
+        ConstantKind::Duration => matches!(ty, Duration),
+    }
+}
+
+fn constant(kind: ConstantKind, text: &str, ty: &CqlType, receiver: &str) -> Result<Vec<u8>, TermError> {
+    if !assignable(kind, ty.unfrozen()) {
+        let kind = kind.name();
+        return Err(TermError(format!("Invalid {kind} constant ({text}) for \"{receiver}\" of type {ty}")));
+    }
+    let text = if kind == ConstantKind::Hex { &text[2..] } else { text };
+    Ok(ty.from_text(text)?)
+}
+
+/// The bytes of a term inside a collection, where neither null nor unset may stand.
+fn element(term: &Term, ty: &CqlType, receiver: &str, resolve: &mut dyn Resolve) -> Result<Vec<u8>, TermError> {
+    match term_to_bytes(term, ty, receiver, resolve)? {
+        TermValue::Bytes(bytes) => Ok(bytes),
+        TermValue::Null => Err(TermError("null is not supported inside collections".to_string())),
+        TermValue::Unset => Err(TermError("unset value is not supported inside collections".to_string())),
+    }
+}
+
+fn elements(
+    items: &[Term],
+    ty: &CqlType,
+    receiver: &str,
+    resolve: &mut dyn Resolve,
+) -> Result<Vec<Vec<u8>>, TermError> {
+    items.iter().map(|item| element(item, ty, receiver, resolve)).collect()
+}
+
+/// Sorted by key; of two equal keys the later counts.
+fn map(
+    entries: &[(Term, Term)],
+    key_type: &CqlType,
+    value_type: &CqlType,
+    receiver: &str,
+    resolve: &mut dyn Resolve,
+) -> Result<Vec<u8>, TermError> {
+    let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        let key = element(key, key_type, &format!("key({receiver})"), resolve)?;
+        let value = element(value, value_type, &format!("value({receiver})"), resolve)?;
+        match pairs.binary_search_by(|(other, _)| key_type.compare(other, &key)) {
+            Ok(at) => pairs[at].1 = value,
+            Err(at) => pairs.insert(at, (key, value)),
+        }
+    }
+    Ok(collection::write_collection(pairs.len(), pairs.iter().flat_map(|(k, v)| [k.as_slice(), v.as_slice()])))
+}
+
+fn tuple(
+    items: &[Term],
+    fields: &[CqlType],
+    ty: &CqlType,
+    receiver: &str,
+    resolve: &mut dyn Resolve,
+) -> Result<Vec<u8>, TermError> {
+    if items.len() > fields.len() {
+        return Err(TermError(format!(
+            "Invalid tuple literal for {receiver}: too many elements. Type {ty} expects {} but got {}",
+            fields.len(),
+            items.len()
+        )));
+    }
+    let mut values = Vec::with_capacity(items.len());
+    for (at, (item, field)) in items.iter().zip(fields).enumerate() {
+        values.push(match term_to_bytes(item, field, &format!("{receiver}[{at}]"), resolve)? {
+            TermValue::Bytes(bytes) => Some(bytes),
+            TermValue::Null => None,
+            TermValue::Unset => {
+                return Err(TermError(format!("Invalid unset value for tuple field number {at}")));
+            }
+        });
+    }
+    Ok(collection::write_tuple(values.iter().map(Option::as_deref)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::Statement;
+    use crate::parser::parse;
+
+    fn term(text: &str) -> Term {
+        match parse(&format!("INSERT INTO t (a) VALUES ({text})")).unwrap().statement {
+            Statement::Insert(mut insert) => insert.values.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn literal(text: &str, ty: &str) -> Result<String, String> {
+        let ty = CqlType::parse(ty).unwrap();
+        let bytes = literal_to_bytes(&term(text), &ty, "x").map_err(|error| error.to_string())?;
+        Ok(bytes.map_or("null".to_string(), |bytes| ty.to_cql_literal(&bytes).unwrap()))
+    }
+
+    #[test]
+    fn constants() {
+        for (text, ty, shown) in [
+            ("1", "int", "1"),
+            ("-1", "tinyint", "-1"),
+            ("1", "double", "1.0"),
+            ("NaN", "float", "NaN"),
+            ("-infinity", "double", "-Infinity"),
+            ("1.50", "decimal", "1.50"),
+            ("12345678901234567890123", "varint", "12345678901234567890123"),
+            ("'it''s'", "text", "'it''s'"),
+            ("0xCaFe", "blob", "0xcafe"),
+            ("0x", "blob", "0x"),
+            ("true", "boolean", "true"),
+            ("'2026-02-28'", "date", "'2026-02-28'"),
+            ("'2026-02-28 12:00+0000'", "timestamp", "'2026-02-28T12:00:00.000Z'"),
+            ("1000", "timestamp", "'1970-01-01T00:00:01.000Z'"),
+            ("'08:00:00'", "time", "'08:00:00.000000000'"),
+            ("'::1'", "inet", "'::1'"),
+            ("1h30m", "duration", "1h30m"),
+            ("37f71aca-7dc2-383b-a706-72528af04d4f", "uuid", "37f71aca-7dc2-383b-a706-72528af04d4f"),
+            ("null", "int", "null"),
+            ("(int)5", "int", "5"),
+        ] {
+            assert_eq!(literal(text, ty).as_deref(), Ok(shown), "{text} as {ty}");
+        }
+    }
+
+    #[test]
+    fn collections() {
+        for (text, ty, shown) in [
+            ("[2, 1, 2]", "list<int>", "[2, 1, 2]"),
+            ("{2, 1, 2, -1}", "set<int>", "{-1, 1, 2}"),
+            ("{}", "map<int, int>", "{}"),
+            ("{'b': 1, 'a': 2, 'b': 3}", "frozen<map<text, int>>", "{'a': 2, 'b': 3}"),
+            ("(1, null)", "tuple<int, text>", "(1, null)"),
+            ("(1)", "tuple<int, text>", "(1, null)"),
+            ("[[1], []]", "list<frozen<list<int>>>", "[[1], []]"),
+        ] {
+            assert_eq!(literal(text, ty).as_deref(), Ok(shown), "{text} as {ty}");
+        }
+    }
+
+    #[test]
+    fn refusals_in_cassandras_words() {
+        for (text, ty, message) in [
+            ("'abc'", "int", "Invalid STRING constant (abc) for \"x\" of type int"),
+            ("1", "text", "Invalid INTEGER constant (1) for \"x\" of type text"),
+            ("1.5", "int", "Invalid FLOAT constant (1.5) for \"x\" of type int"),
+            ("0x00", "text", "Invalid HEX constant (0x00) for \"x\" of type text"),
+            ("true", "list<int>", "Invalid BOOLEAN constant (true) for \"x\" of type list<int>"),
+            ("99999999999", "int", "Unable to make int from '99999999999'"),
+            ("0x0", "blob", "cannot parse '0' as hex bytes"),
+            ("[1]", "set<int>", "Invalid list literal for x of type set<int>"),
+            ("{1}", "map<int, int>", "Invalid set literal for x of type map<int, int>"),
+            ("{1: 1}", "set<int>", "Invalid map literal for x of type set<int>"),
+            ("(1, 2)", "int", "Invalid tuple type literal for x of type int"),
+            ("['a']", "list<int>", "Invalid STRING constant (a) for \"value(x)\" of type int"),
+            ("[null]", "list<int>", "null is not supported inside collections"),
+            (
+                "(1, 2)",
+                "tuple<int>",
+                "Invalid tuple literal for x: too many elements. Type tuple<int> expects 1 but got 2",
+            ),
+            ("(text)'a'", "int", "Cannot assign value (text)'a' to x of type int"),
+            ("now()", "int", "Unknown function 'now'"),
+        ] {
+            assert_eq!(literal(text, ty), Err(message.to_string()), "{text} as {ty}");
+        }
+    }
+}
