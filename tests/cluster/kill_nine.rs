@@ -1,0 +1,170 @@
+//! `kill -9` loses nothing that was acknowledged: a node in `batch` mode is killed twenty times under concurrent
+//! writes, and started again on the same data.
+//!
+//! After each restart the whole table is read and compared with what the writers know:
+//! 1. every acknowledged insert is there with its value,
+//! 2. every row whose delete was acknowledged is gone,
+//! 3. a register that is written again and again holds the last acknowledged version or a later attempted one,
+//! 4. nothing is there that nobody wrote.
+//!
+//! A write whose answer never came may have happened or not.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::TryStreamExt;
+use orrery_tests::node::{Server, Settings, Site, foreign};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::unprepared::Statement;
+
+const ROUNDS: usize = 20;
+const WRITERS: usize = 24;
+/// Large enough that a round's writes span many commit log blocks and some are torn by the kill.
+const VALUE_BYTES: usize = 700;
+
+/// What is known of one row. The attempted value stays possible until a later write of the same row is acknowledged.
+#[derive(Clone, Debug, Default)]
+struct Row {
+    /// The last acknowledged state, `None` for an absent row.
+    acknowledged: Option<i64>,
+    /// The states of later attempts that got no answer.
+    possible: Vec<Option<i64>>,
+}
+
+impl Row {
+    fn allows(&self, seen: Option<i64>) -> bool {
+        seen == self.acknowledged || self.possible.contains(&seen)
+    }
+}
+
+type Known = BTreeMap<i64, Row>;
+
+/// The value that belongs to a version of a key; anything else was invented or torn.
+fn value(key: i64, version: i64) -> String {
+    let word = format!("{key}:{version};");
+    word.repeat(VALUE_BYTES / word.len() + 1)
+}
+
+struct Client {
+    session: Session,
+    insert: PreparedStatement,
+    delete: PreparedStatement,
+}
+
+impl Client {
+    async fn connect(server: &Server) -> Client {
+        let session = SessionBuilder::new().known_node_addr(server.address()).build().await.expect("the driver connects");
+        for text in [
+            "CREATE KEYSPACE IF NOT EXISTS killed WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE IF NOT EXISTS killed.t (key bigint PRIMARY KEY, version bigint, value text)",
+        ] {
+            session.query_unpaged(text, &[]).await.expect("the schema");
+        }
+        let prepare = async |text: &str| session.prepare(text).await.expect("prepared");
+        let insert = prepare("INSERT INTO killed.t (key, version, value) VALUES (?, ?, ?)").await;
+        let delete = prepare("DELETE FROM killed.t WHERE key = ?").await;
+        Client { session, insert, delete }
+    }
+
+    async fn apply(&self, key: i64, state: Option<i64>) -> bool {
+        match state {
+            Some(version) => self.session.execute_unpaged(&self.insert, (key, version, value(key, version))).await.is_ok(),
+            None => self.session.execute_unpaged(&self.delete, (key,)).await.is_ok(),
+        }
+    }
+
+    async fn table(&self) -> BTreeMap<i64, i64> {
+        let all = Statement::new("SELECT key, version, value FROM killed.t").with_page_size(500);
+        let rows = self.session.query_iter(all, &[]).await.expect("the first page");
+        let rows: Vec<(i64, i64, String)> =
+            rows.rows_stream().expect("the table's types").try_collect().await.expect("all pages");
+        let mut seen = BTreeMap::new();
+        for (key, version, text) in rows {
+            assert_eq!(text, value(key, version), "key {key} holds a value that nobody wrote");
+            assert!(seen.insert(key, version).is_none(), "key {key} came twice");
+        }
+        seen
+    }
+}
+
+/// Writes until the server dies. Keys are the writer's own, so its writes of one key follow each other.
+async fn write(client: Arc<Client>, known: Arc<Mutex<Known>>, acknowledged: Arc<AtomicUsize>, writer: usize, round: usize) {
+    for step in 0.. {
+        let fresh = ((round * 1_000_000 + step) * WRITERS + writer) as i64 + 1_000_000;
+        // In turn: a new row, the writer's register, a new row, the delete of the row before.
+        let (key, state) = match step % 4 {
+            0 | 2 => (fresh, Some(step as i64)),
+            1 => (writer as i64, Some((round * 1_000_000 + step) as i64)),
+            _ => (fresh - WRITERS as i64, None),
+        };
+        known.lock().expect("no writer panics").entry(key).or_default().possible.push(state);
+        if !client.apply(key, state).await {
+            return;
+        }
+        known.lock().expect("no writer panics").insert(key, Row { acknowledged: state, possible: Vec::new() });
+        acknowledged.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Compares the table with what is known; what is seen after a restart is durable and becomes the known state.
+fn compare(seen: &BTreeMap<i64, i64>, known: &mut Known, round: usize) {
+    for (key, row) in known.iter_mut() {
+        let seen = seen.get(key).copied();
+        assert!(row.allows(seen), "after round {round}, key {key} is {seen:?}, but its writer knows {row:?}");
+        *row = Row { acknowledged: seen, possible: Vec::new() };
+    }
+    for (key, version) in seen {
+        assert!(known.contains_key(key), "after round {round}, nobody wrote key {key}, version {version}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_kills_lose_nothing() {
+    if foreign().is_some() {
+        eprintln!("not run: it kills its server, and ORRERY_TEST_SERVER names another's");
+        return;
+    }
+    let site = Site::new(0);
+    let node = site.node(1, 1, Settings { commitlog_sync: "batch", ..Settings::default() });
+    let known = Arc::new(Mutex::new(Known::new()));
+    let mut total = 0;
+    for round in 0..ROUNDS {
+        let server = Server::start_node(&node);
+        let client = Arc::new(Client::connect(&server).await);
+        compare(&client.table().await, &mut known.lock().expect("no writer panics"), round);
+
+        let acknowledged = Arc::new(AtomicUsize::new(0));
+        let over = Arc::new(AtomicBool::new(false));
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..WRITERS {
+            let (client, known, acknowledged) = (client.clone(), known.clone(), acknowledged.clone());
+            writers.spawn(write(client, known, acknowledged, writer, round));
+        }
+        // The moment of the kill moves from round to round, from the first writes to well within a round.
+        let enough = 1 + round * 97 % 1500;
+        let watch = {
+            let (acknowledged, over) = (acknowledged.clone(), over.clone());
+            async move {
+                while acknowledged.load(Ordering::Relaxed) < enough && !over.load(Ordering::Relaxed) {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = watch => {}
+            _ = async { while writers.join_next().await.is_some() {} } => panic!("round {round}: the server failed before it was killed"),
+        }
+        server.kill();
+        while writers.join_next().await.is_some() {}
+        over.store(true, Ordering::Relaxed);
+        total += acknowledged.load(Ordering::Relaxed);
+    }
+    let server = Server::start_node(&node);
+    let client = Client::connect(&server).await;
+    compare(&client.table().await, &mut known.lock().expect("no writer panics"), ROUNDS);
+    eprintln!("{ROUNDS} kills, {total} acknowledged writes, none lost");
+}

@@ -1,0 +1,68 @@
+//! The Python driver works: one test per ability, each against a server of its own. The checks are in
+//! `python_driver.py`, class by class.
+
+use orrery_tests::python;
+use orrery_tests::node::Server;
+
+fn check(class: &str) {
+    let server = Server::start();
+    let address = server.address();
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let output = python::script("python_driver.py", &[&host, &port, class]);
+    assert!(output.status.success(), "{class} failed\n{}", python::both(&output));
+}
+
+#[test]
+fn connect() {
+    check("Connect");
+}
+
+#[test]
+fn types() {
+    check("Types");
+}
+
+#[test]
+fn rows() {
+    check("Rows");
+}
+
+#[test]
+fn paging() {
+    check("Paging");
+}
+
+#[test]
+fn prepared() {
+    check("Prepared");
+}
+
+#[test]
+fn batches() {
+    check("Batches");
+}
+
+#[test]
+fn compression() {
+    check("Compression");
+}
+
+#[test]
+fn times() {
+    check("Times");
+}
+
+#[test]
+fn errors() {
+    check("Errors");
+}
+
+#[test]
+fn schema() {
+    check("Schema");
+}
+
+#[test]
+fn concurrency() {
+    check("Concurrency");
+}

@@ -1,0 +1,241 @@
+//! A running `orrery serve`: started, awaited, killed.
+//!
+//! - Each [`Site`] is a loopback network (127.a.b.0/24) and a data folder of its own; node `n` listens on 127.a.b.n,
+//!   on the default ports. Two sites never share an address, even between test processes.
+//! - [`Server::start`] returns once the node answers an OPTIONS frame. A node that dies first fails the test with the
+//!   end of its log.
+//! - Dropping a server kills it (SIGKILL), so no test leaves a process behind. The log is printed if the test fails.
+//!
+//! With `ORRERY_TEST_SERVER=ADDRESS:PORT` the tests of clients use that server instead of starting one: that is how
+//! the tests themselves are checked against Apache Cassandra. Tests that kill servers say so and do not run then.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::binary;
+
+/// CQL's native protocol port.
+pub const CQL_PORT: u16 = 9042;
+/// How long a node may take to answer, or to end: far beyond what either takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The one place that knows the command line of a node.
+fn command(node: &Node) -> Command {
+    let mut command = Command::new(binary::orrery());
+    command.arg("serve").arg("--data").arg(&node.data);
+    command.arg("--listen").arg(SocketAddr::from((node.address, CQL_PORT)).to_string());
+    command.arg("--commitlog-sync").arg(node.settings.commitlog_sync);
+    command.arg("--shards").arg(node.settings.shards.to_string());
+    if !node.seeds.is_empty() {
+        let seeds: Vec<String> = node.seeds.iter().map(Ipv4Addr::to_string).collect();
+        command.arg("--seeds").arg(seeds.join(","));
+    }
+    command
+}
+
+/// What a test may choose about its nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub shards: u32,
+    /// `batch`: a write is acknowledged once it is on the disk. `periodic`: within the sync period.
+    pub commitlog_sync: &'static str,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { shards: 2, commitlog_sync: "periodic" }
+    }
+}
+
+/// A loopback network and a folder, of one test.
+pub struct Site {
+    network: [u8; 2],
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// A new site. The network comes from the process id: test runners give each test a process, and a process holds
+    /// at most one site at a time per `lane`.
+    pub fn new(lane: u8) -> Site {
+        assert!(lane < 4, "four lanes a process");
+        let id = std::process::id();
+        // 127.64.0.0/10 leaves 127.0.0.x to people. Process ids wrap at 2^22 on Linux; 2^12 of them differ here, and
+        // those that meet after a wrap are not alive together.
+        let network = [64 + ((id >> 6) & 0x3f) as u8, (((id & 0x3f) << 2) as u8) | lane];
+        let folder = tempfile::Builder::new()
+            .prefix("orrery-")
+            .tempdir_in(fs::create_dir_all(binary::cache()).map(|()| binary::cache()).expect("target/ is writable"))
+            .expect("target/ is writable");
+        Site { network, folder }
+    }
+
+    /// Node `n`'s address.
+    pub fn address(&self, n: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, self.network[0], self.network[1], n)
+    }
+
+    /// A node that does not run yet. `of` is how many nodes its cluster has.
+    pub fn node(&self, n: u8, of: u8, settings: Settings) -> Node {
+        let seeds = if of > 1 { (1..=of).map(|n| self.address(n)).collect() } else { Vec::new() };
+        Node {
+            address: self.address(n),
+            seeds,
+            data: self.folder.path().join(format!("n{n}")),
+            log: self.folder.path().join(format!("n{n}.log")),
+            settings,
+        }
+    }
+}
+
+/// A node's place: it can be started, killed and started again on the same data.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub address: Ipv4Addr,
+    pub seeds: Vec<Ipv4Addr>,
+    pub data: PathBuf,
+    pub log: PathBuf,
+    pub settings: Settings,
+}
+
+/// A running node.
+pub struct Server {
+    process: Option<Child>,
+    address: SocketAddr,
+    log: PathBuf,
+    /// Kept so that the folder lives as long as the process that writes into it.
+    _site: Option<Site>,
+}
+
+impl Server {
+    /// One node with the default settings and a site of its own, or the server that `ORRERY_TEST_SERVER` names.
+    pub fn start() -> Server {
+        if let Some(address) = foreign() {
+            return Server { process: None, address, log: PathBuf::new(), _site: None };
+        }
+        let site = Site::new(0);
+        let mut server = Server::spawn(&site.node(1, 1, Settings::default()));
+        server._site = Some(site);
+        server.await_ready();
+        server
+    }
+
+    /// Starts a node and waits until it answers.
+    pub fn start_node(node: &Node) -> Server {
+        let mut server = Server::spawn(node);
+        server.await_ready();
+        server
+    }
+
+    /// Starts a node and does not wait: nodes of a cluster may need each other before they answer.
+    pub fn spawn(node: &Node) -> Server {
+        fs::create_dir_all(&node.data).expect("the site's folder is writable");
+        let log = File::options().create(true).append(true).open(&node.log).expect("the site's folder is writable");
+        let process = command(node)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a descriptor is left"))
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", binary::orrery().display()));
+        let address = SocketAddr::from((node.address, CQL_PORT));
+        Server { process: Some(process), address, log: node.log.clone(), _site: None }
+    }
+
+    /// Waits until the node answers an OPTIONS frame, which it does before it can do anything else for a client.
+    pub fn await_ready(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if answers_options(self.address) {
+                return;
+            }
+            if let Some(process) = &mut self.process
+                && let Some(status) = process.try_wait().expect("the child is ours")
+            {
+                panic!("the server ended with {status} before it answered");
+            }
+            assert!(Instant::now() < end, "the server did not answer on {} within {PATIENCE:?}", self.address);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// `kill -9`: the process gets no chance to write anything more. What it gave to the kernel stays.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    /// SIGTERM, as a service manager does; returns once the process ended by itself, which must be with success.
+    pub fn stop(mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        let signalled = Command::new("kill").arg("-TERM").arg(process.id().to_string()).status();
+        assert!(signalled.is_ok_and(|status| status.success()), "SIGTERM reaches a live child");
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = process.try_wait().expect("the child is ours") {
+                assert!(status.success(), "the server ended with {status} after SIGTERM\n{}", tail(&self.log));
+                return;
+            }
+            if Instant::now() > end {
+                // Not left behind even when it fails.
+                process.kill().and_then(|()| process.wait()).expect("the child is ours");
+                panic!("the server did not end within {PATIENCE:?} after SIGTERM\n{}", tail(&self.log));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // Fails only if it ended already, which `wait` then reports.
+            process.kill().ok();
+            process.wait().expect("the child is ours");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+        if std::thread::panicking() && self.log.exists() {
+            eprintln!("--- the end of the log of {}:\n{}", self.address, tail(&self.log));
+        }
+    }
+}
+
+/// The server of `ORRERY_TEST_SERVER`, if set.
+pub fn foreign() -> Option<SocketAddr> {
+    let address = std::env::var("ORRERY_TEST_SERVER").ok()?;
+    Some(address.parse().unwrap_or_else(|error| panic!("ORRERY_TEST_SERVER={address}: {error}")))
+}
+
+/// Whether the server answers a protocol v4 OPTIONS frame with SUPPORTED.
+fn answers_options(address: SocketAddr) -> bool {
+    // Header of native_protocol_v4.spec section 2: version, flags, stream, opcode, length; opcodes 0x05 and 0x06.
+    let request = [0x04, 0, 0, 0, 0x05, 0, 0, 0, 0];
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(&request)?;
+        let mut header = [0; 9];
+        stream.read_exact(&mut header)?;
+        Ok(header[0] == 0x84 && header[4] == 0x06)
+    };
+    ask().unwrap_or(false)
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(60)..].join("\n")
+}

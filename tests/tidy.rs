@@ -1,0 +1,1 @@
+//! The architecture's invariants.
