@@ -4,11 +4,12 @@
 //! - [`stress`] reads cassandra-stress command lines; both forms of a phase become a [`Workload`].
 //! - [`scale`] makes an experiment smaller without changing what saturates.
 //! - [`generate`] draws keys and values, the same on every machine.
-//!
+//! - [`client`] is the loading client, on the reactor: the same code loads simulated and real clusters.
 //! - [`RunRecord`] is the one type that goes from a run to a report.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod client;
 pub mod generate;
 pub mod latency;
 pub mod load;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use hwprofiles::nearest;
 use hwprofiles::quantity::{Quantity, QuantityError, Rate, Time};
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,14 +79,24 @@ impl Serialize for Metric {
 
 impl<'de> Deserialize<'de> for Metric {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, metric)| *metric).ok_or_else(|| {
-            let names = Self::ALL.map(|(name, _)| name);
-            let hint = match nearest(&text, names) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known: {}", names.join(", ")),
-            };
-            serde::de::Error::custom(format!("unknown metric `{text}`; {hint}"))
-        })
+        // A visitor, for an error raised inside of one keeps its place in the file.
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Metric;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a metric such as `latency_p99`")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Metric, E> {
+                let names = Metric::ALL.map(|(name, _)| name);
+                Metric::ALL.iter().find(|(name, _)| *name == text).map(|(_, metric)| *metric).ok_or_else(|| {
+                    let hint = match nearest(text, names) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => format!("known: {}", names.join(", ")),
+                    };
+                    E::custom(format!("unknown metric `{text}`; {hint}"))
+                })
+            }
+        }
+        deserializer.deserialize_str(Text)
     }
 }

@@ -243,12 +243,21 @@ impl Serialize for Moment {
 
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let (phase, after) = text.rsplit_once('+').ok_or_else(|| {
-            de::Error::custom(format!("`{text}` is not a moment; write `PHASE+TIME`, such as `read-small+5m`"))
-        })?;
-        let after = Duration::parse(after).map_err(de::Error::custom)?;
-        Ok(Self { phase: phase.trim().to_string(), after })
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Moment;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a moment such as `read-small+5m`")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Moment, E> {
+                let (phase, after) = text.rsplit_once('+').ok_or_else(|| {
+                    E::custom(format!("`{text}` is not a moment; write `PHASE+TIME`, such as `read-small+5m`"))
+                })?;
+                let after = Duration::parse(after).map_err(E::custom)?;
+                Ok(Moment { phase: phase.trim().to_string(), after })
+            }
+        }
+        deserializer.deserialize_str(Text)
     }
 }
 

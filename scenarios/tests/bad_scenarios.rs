@@ -53,7 +53,9 @@ macro_rules! bad {
 bad! {
     unknown_key: "warmup:" => "warmpu:";
     unknown_key_in_a_flow_map: "nodes: 3, data_disk" => "nodse: 3, data_disk";
-    missing_key: "network: one-zone" => "seed: 2";
+    missing_key: ", network: one-zone" => "";
+    a_misplaced_key: "network: one-zone" => "seed: 2";
+    not_a_moment: "at: read+5m" => "at: read 5m";
     missing_unit: "warmup: 2m" => "warmup: 120";
     wrong_unit: "max: 50 ms" => "max: 50 op/s";
     wrong_unit_of_a_duration: "warmup: 2m" => "warmup: 2 mins";

@@ -1,12 +1,14 @@
-//! Column values: random-looking bytes that follow from the partition, the column and the write's version, so that a
-//! reader can tell an invented value from a written one.
+//! Column values: the write's version in the first eight bytes, then random-looking bytes that follow from the
+//! partition, the column and the version, so that a reader can tell an invented value from a written one.
 
 use crate::generate::random::mix64;
 
 /// Fills `value`. The same three numbers always give the same bytes.
 pub fn fill_value(partition: u64, column: u32, version: u64, value: &mut [u8]) {
     let mut word = mix64(partition ^ (u64::from(column) << 56)).wrapping_add(mix64(version));
-    for chunk in value.chunks_mut(8) {
+    let head = value.len().min(8);
+    value[..head].copy_from_slice(&version.to_be_bytes()[..head]);
+    for chunk in value[head..].chunks_mut(8) {
         word = mix64(word);
         chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
     }

@@ -1,0 +1,420 @@
+//! One shard's part of one phase: begins operations as the arrival says and records how they end.
+//!
+//! Threads of a workload are not tasks. They are interchangeable, so a driver only counts how many are idle: an answer
+//! begins the next operation in the same breath, or leaves its thread to the pacer until one is due.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cql::request::Parameters;
+use cql::values::ValuesBuffer;
+use cql::{Compression, Header, Opcode, Request, Response};
+use reactor::Work;
+use reactor::sync::Notify;
+
+use crate::client::error::ClientError;
+use crate::client::link::{Answers, Flight, Link};
+use crate::client::pace::Pace;
+use crate::client::ring::Ring;
+use crate::generate::{KeyGenerator, Random, fill_value, key_bytes};
+use crate::latency::{Recorder, Timing};
+use crate::workload::{Row, Workload};
+
+/// The default of the drivers that cassandra-stress and its successors use.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
+const SWEEP: Duration = Duration::from_secs(1);
+/// Operations that the pacer begins before others get their turn.
+const BURST: u32 = 16;
+/// A phase in which this many operations fail before the first succeeds is misconfigured.
+const HOPELESS: u64 = 1_000;
+
+/// What the shards of one loader share during one phase: the sequence of keys and the number of operations left.
+#[derive(Clone, Debug)]
+pub struct SharedPhase {
+    pub workload: Workload,
+    generator: KeyGenerator,
+    left: Arc<AtomicU64>,
+}
+
+impl SharedPhase {
+    pub fn new(workload: Workload) -> Self {
+        let generator = KeyGenerator::new(workload.keys);
+        let left = Arc::new(AtomicU64::new(workload.operations.unwrap_or(u64::MAX)));
+        Self { workload, generator, left }
+    }
+
+    /// Operations that no shard has begun yet; for progress. `u64::MAX` where time ends the phase.
+    pub fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    fn take_one(&self) -> bool {
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+/// One shard's place in a phase.
+#[derive(Clone)]
+pub struct PhaseShare {
+    pub shared: SharedPhase,
+    pub shard: u32,
+    pub shards: u32,
+    /// Of the run; `stream` keeps phases, loaders and shards apart.
+    pub seed: u64,
+    pub stream: u64,
+    pub warmup_ns: u64,
+    /// Told of every operation, for oracles.
+    pub observer: Option<Rc<dyn Observer>>,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    Written,
+    /// The version that the row carries (see [`crate::generate::fill_value`]), or `None` for no row.
+    Read(Option<u64>),
+    /// It may or may not have happened.
+    Failed(&'a str),
+}
+
+/// Sees the history of a driver's operations.
+pub trait Observer {
+    fn began(&self, write: bool, partition: u64, version: u64, begun_ns: u64);
+    fn ended(&self, write: bool, partition: u64, version: u64, begun_ns: u64, ended_ns: u64, outcome: Outcome<'_>);
+}
+
+pub(super) struct Driver {
+    share: PhaseShare,
+    row: Row,
+    threads: u32,
+    links: Rc<Vec<Rc<Link>>>,
+    /// Links by node.
+    by_node: Vec<Vec<usize>>,
+    ring: Rc<Ring>,
+    keys: RefCell<Random>,
+    choices: RefCell<Random>,
+    values: RefCell<ValuesBuffer>,
+    column: RefCell<Vec<u8>>,
+    pace: RefCell<Pace>,
+    recorder: RefCell<Recorder>,
+    end_ns: u64,
+    in_flight: Cell<u32>,
+    idle: Cell<u32>,
+    versions: Cell<u64>,
+    succeeded: Cell<u64>,
+    failed: Cell<u64>,
+    first_failure: RefCell<Option<String>>,
+    stopped: Cell<bool>,
+    changed: Notify,
+    me: Weak<Driver>,
+}
+
+impl Driver {
+    /// Runs the share to its end on links that are up.
+    pub async fn run(
+        share: PhaseShare,
+        links: Rc<Vec<Rc<Link>>>,
+        ring: Rc<Ring>,
+        nodes: usize,
+    ) -> Result<Recorder, ClientError> {
+        let start_ns = reactor::now();
+        let workload = share.shared.workload.clone();
+        let arrival = workload.arrival.share(share.shard, share.shards);
+        let end_ns = workload.duration_ns.map_or(u64::MAX, |duration| start_ns + duration);
+        let mut by_node = vec![Vec::new(); nodes];
+        links.iter().enumerate().for_each(|(i, link)| by_node[link.node].push(i));
+        let driver = Rc::new_cyclic(|me| Driver {
+            row: workload.row,
+            threads: arrival.threads(),
+            links,
+            by_node,
+            ring,
+            keys: RefCell::new(Random::new(share.seed, share.stream * 2)),
+            choices: RefCell::new(Random::new(share.seed, share.stream * 2 + 1)),
+            values: RefCell::new(ValuesBuffer::default()),
+            column: RefCell::new(Vec::new()),
+            pace: RefCell::new(Pace::new(&arrival, start_ns)),
+            recorder: RefCell::new(Recorder::new(start_ns, share.warmup_ns, workload.duration_ns)),
+            end_ns,
+            in_flight: Cell::new(0),
+            idle: Cell::new(arrival.threads()),
+            // Versions of different shards and phases must differ; 2^40 operations of one shard fit.
+            versions: Cell::new((share.stream + 1) << 40),
+            succeeded: Cell::new(0),
+            failed: Cell::new(0),
+            first_failure: RefCell::new(None),
+            stopped: Cell::new(false),
+            changed: Notify::new(),
+            me: me.clone(),
+            share,
+        });
+        for link in driver.links.iter() {
+            link.set_answers(Some(driver.clone()));
+        }
+        reactor::spawn(reactor::Group::Statement, "client pacer", driver.clone().pace_idle());
+        reactor::spawn(reactor::Group::Statement, "client sweep", Driver::sweep(driver.me.clone()));
+        driver.changed.wait_until(|| driver.is_over()).await;
+        driver.stopped.set(true);
+        for link in driver.links.iter() {
+            link.set_answers(None);
+        }
+        driver.changed.notify_all();
+        driver.verdict()?;
+        Ok(driver.recorder.borrow().clone())
+    }
+
+    fn verdict(&self) -> Result<(), ClientError> {
+        if self.succeeded.get() == 0
+            && self.failed.get() >= HOPELESS.min(u64::from(self.threads))
+            && let Some(first) = self.first_failure.borrow().clone()
+        {
+            return Err(ClientError::NothingSucceeds { attempts: self.failed.get(), first });
+        }
+        if self.all_lost() { Err(ClientError::AllLost) } else { Ok(()) }
+    }
+
+    fn all_lost(&self) -> bool {
+        !self.links.iter().any(|link| link.is_up())
+    }
+
+    fn is_hopeless(&self) -> bool {
+        self.succeeded.get() == 0 && self.failed.get() >= HOPELESS
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopped.get() && self.in_flight.get() == 0 || self.all_lost()
+    }
+
+    fn must_stop(&self, now: u64) -> bool {
+        if !self.stopped.get() && (now >= self.end_ns || self.is_hopeless()) {
+            self.stop();
+        }
+        self.stopped.get()
+    }
+
+    fn stop(&self) {
+        self.stopped.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Begins operations for idle threads as they come due, until the phase's end.
+    async fn pace_idle(self: Rc<Self>) {
+        loop {
+            let now = reactor::now();
+            let mut burst = 0;
+            while burst < BURST && self.idle.get() > 0 && !self.must_stop(now) && self.begin_one(now) {
+                burst += 1;
+            }
+            if self.must_stop(now) {
+                return;
+            }
+            if burst == BURST {
+                reactor::time::yield_now().await;
+                continue;
+            }
+            if self.idle.get() > 0 {
+                let due = self.pace.borrow().due_ns();
+                if due > now {
+                    reactor::time::sleep_until(due.min(self.end_ns)).await;
+                    continue;
+                }
+                if !self.all_lost() {
+                    // Due, and yet not begun: every stream of every link is taken.
+                    reactor::time::sleep(Duration::from_millis(1)).await;
+                    continue;
+                }
+            }
+            // Every thread is busy (or no link is up): wait for an answer that leaves one idle.
+            let changed = self.changed.notified();
+            if self.end_ns == u64::MAX {
+                changed.await;
+            } else {
+                let left = Duration::from_nanos(self.end_ns.saturating_sub(now));
+                // Elapsed is the phase's end, seen at the head of the loop.
+                reactor::time::timeout(left, changed).await.ok();
+            }
+        }
+    }
+
+    /// Gives up operations that the server has not answered in time.
+    async fn sweep(driver: Weak<Self>) {
+        loop {
+            reactor::time::sleep(SWEEP).await;
+            let Some(driver) = driver.upgrade() else { return };
+            if driver.is_over() {
+                return;
+            }
+            let limit = reactor::now().saturating_sub(REQUEST_TIMEOUT.as_nanos() as u64);
+            driver.links.iter().for_each(|link| link.give_up(limit));
+        }
+    }
+
+    /// Begins one operation for an idle thread, if one is due and may be begun.
+    fn begin_one(&self, now: u64) -> bool {
+        if self.all_lost() {
+            return false;
+        }
+        let Some(due_ns) = self.pace.borrow_mut().begin(now) else { return false };
+        if !self.share.shared.take_one() {
+            self.stop();
+            return false;
+        }
+        let mix = self.share.shared.workload.mix;
+        let write = match (mix.write, mix.read) {
+            (_, 0) => true,
+            (0, _) => false,
+            (write, read) => self.choices.borrow_mut().below(u64::from(write) + u64::from(read)) < u64::from(write),
+        };
+        let partition = self.share.shared.generator.draw(&mut self.keys.borrow_mut());
+        let version = self.versions.get();
+        self.versions.set(version + 1);
+        let key: [u8; Row::KEY_BYTES] = key_bytes(partition);
+        let Some(link) = self.choose_link(&key) else { return false };
+        let flight = Flight { due_ns, begun_ns: now, partition, version, write, given_up: false };
+        if let Some(observer) = &self.share.observer {
+            observer.began(write, partition, version, now);
+        }
+        let mut bytes = 0;
+        let sent = link.send(flight, |out, stream| bytes = self.encode(link, out, stream, &flight, &key));
+        if sent {
+            reactor::charge(Work::ClientRequest, bytes as u64);
+            self.idle.set(self.idle.get() - 1);
+            self.in_flight.set(self.in_flight.get() + 1);
+        }
+        sent
+    }
+
+    /// A link to one of the partition's replicas that is up, or to any node; the one with the least in flight.
+    fn choose_link(&self, key: &[u8]) -> Option<&Rc<Link>> {
+        let width = self.ring.width();
+        let first = self.choices.borrow_mut().below(width as u64) as usize;
+        for choice in (first..width).chain(0..first) {
+            let node = self.ring.replica(key, choice);
+            let up = self.by_node[node].iter().map(|i| &self.links[*i]).filter(|link| link.is_up());
+            if let Some(link) = up.min_by_key(|link| link.in_flight()) {
+                return Some(link);
+            }
+        }
+        self.links.iter().filter(|link| link.is_up()).min_by_key(|link| link.in_flight())
+    }
+
+    /// Appends the request's frame; gives its length.
+    fn encode(&self, link: &Link, out: &mut Vec<u8>, stream: i16, flight: &Flight, key: &[u8]) -> usize {
+        let begin = out.len();
+        let mut values = self.values.borrow_mut();
+        values.clear();
+        values.push_bytes(key);
+        if flight.write {
+            let mut column = self.column.borrow_mut();
+            column.resize(self.row.column_bytes as usize, 0);
+            for i in 0..self.row.columns {
+                fill_value(flight.partition, i, flight.version, &mut column);
+                values.push_bytes(&column);
+            }
+        }
+        let code = self.share.shared.workload.consistency.code();
+        let consistency = cql::Consistency::from_code(code).expect("the levels are those of the protocol");
+        let mut parameters = Parameters::new(consistency, values.values());
+        parameters.skip_metadata = !flight.write;
+        let ids = link.ids.borrow();
+        let id: &[u8] = if flight.write { &ids.write } else { &ids.read };
+        Request::Execute { id, parameters }
+            .encode(out, stream, Compression::None)
+            .expect("a row of a workload is far below a frame's limit");
+        out.len() - begin
+    }
+
+    fn end(&self, flight: Flight, outcome: Outcome<'_>) {
+        let ended_ns = reactor::now();
+        match outcome {
+            Outcome::Failed(kind) => {
+                self.failed.set(self.failed.get() + 1);
+                self.recorder.borrow_mut().error(kind);
+            }
+            _ => {
+                self.succeeded.set(self.succeeded.get() + 1);
+                let timing = Timing { due_ns: flight.due_ns, begun_ns: flight.begun_ns, ended_ns };
+                self.recorder.borrow_mut().record(timing);
+            }
+        }
+        if let Some(observer) = &self.share.observer {
+            observer.ended(flight.write, flight.partition, flight.version, flight.begun_ns, ended_ns, outcome);
+        }
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.idle.set(self.idle.get() + 1);
+        let begun = !self.must_stop(ended_ns) && self.begin_one(ended_ns);
+        if !begun {
+            // The pacer waits for idle threads, or the phase is over.
+            self.changed.notify_all();
+        }
+    }
+
+    fn first_failure(&self, message: &str) {
+        if self.first_failure.borrow().is_none() {
+            *self.first_failure.borrow_mut() = Some(message.to_string());
+        }
+    }
+}
+
+impl Answers for Driver {
+    fn answered(&self, flight: Flight, header: &Header, body: &[u8]) {
+        reactor::charge(Work::ClientResponse, body.len() as u64);
+        match Response::decode(header, body) {
+            Ok(Response::Void) if flight.write => self.end(flight, Outcome::Written),
+            Ok(Response::Rows(rows)) if !flight.write => {
+                // A partition that was never written is not an error to the server, but it is one to a benchmark.
+                let row = rows.iter().next().and_then(Result::ok);
+                let version =
+                    row.and_then(|row| row.cell(0)).and_then(|c| c.first_chunk()).map(|c| u64::from_be_bytes(*c));
+                match (row, &self.share.observer) {
+                    (None, None) => {
+                        self.first_failure("the row does not exist");
+                        self.end(flight, Outcome::Failed("row not found"));
+                    }
+                    _ => self.end(flight, Outcome::Read(version)),
+                }
+            }
+            Ok(Response::Error(error)) => {
+                self.first_failure(&error.message);
+                self.end(flight, Outcome::Failed(error_name(&error.kind)));
+            }
+            Ok(other) => {
+                self.first_failure(&format!("an unexpected response: {other:?}"));
+                self.end(flight, Outcome::Failed("unexpected response"));
+            }
+            Err(error) => {
+                self.first_failure(&error.to_string());
+                self.end(flight, Outcome::Failed("unreadable response"));
+            }
+        }
+        debug_assert!(matches!(header.opcode, Opcode::Result | Opcode::Error | Opcode::Event));
+    }
+
+    fn failed(&self, flight: Flight, kind: &'static str) {
+        self.first_failure(kind);
+        self.end(flight, Outcome::Failed(kind));
+    }
+
+    fn link_changed(&self) {
+        self.changed.notify_all();
+    }
+}
+
+fn error_name(kind: &cql::response::ErrorKind) -> &'static str {
+    use cql::response::ErrorKind;
+    match kind {
+        ErrorKind::Unavailable { .. } => "unavailable",
+        ErrorKind::WriteTimeout { .. } => "write timeout",
+        ErrorKind::ReadTimeout { .. } => "read timeout",
+        ErrorKind::WriteFailure { .. } => "write failure",
+        ErrorKind::ReadFailure { .. } => "read failure",
+        ErrorKind::Overloaded => "overloaded",
+        ErrorKind::IsBootstrapping => "bootstrapping",
+        ErrorKind::Unprepared { .. } => "unprepared",
+        ErrorKind::Syntax | ErrorKind::Invalid | ErrorKind::Config => "invalid request",
+        _ => "server error",
+    }
+}

@@ -1,0 +1,116 @@
+//! The loading client: drives a CQL cluster with a workload, on the reactor, in either world.
+//!
+//! One [`Client`] a shard. It opens its part of `connections_per_host` to every node, prepares the workload's two
+//! statements, and sends each operation to a replica of its partition. [`create_schema`] is called once before.
+//!
+//! It spends one allocation a batch at most, none an operation; errors are counted by kind in the recording, and a
+//! phase in which nothing succeeds, or all connections are lost, ends with an error that says so.
+
+mod drive;
+mod error;
+mod link;
+mod pace;
+mod ring;
+mod statements;
+mod wire;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use drive::{Observer, Outcome, PhaseShare, SharedPhase};
+pub use error::ClientError;
+pub use statements::TableSpec;
+
+use crate::latency::Recorder;
+use drive::Driver;
+use link::{Link, StatementIds};
+use ring::Ring;
+use wire::Dialogue;
+
+/// What a client connects to.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub nodes: Vec<SocketAddr>,
+    pub table: TableSpec,
+    /// Of one loader, all its shards together.
+    pub connections_per_host: u32,
+    /// How long a node that does not answer is tried again.
+    pub patience: Duration,
+}
+
+/// Opens a connection to `addr`, trying again until `patience` is over.
+async fn open(addr: SocketAddr, patience: Duration) -> Result<Dialogue, ClientError> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let until = reactor::now().saturating_add(patience.as_nanos() as u64);
+    loop {
+        match Dialogue::open(addr).await {
+            Err(ClientError::Unreachable { .. } | ClientError::Lost { .. }) if reactor::now() < until => {
+                reactor::time::sleep(PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Creates the keyspace and the table where they do not exist, through the first node.
+pub async fn create_schema(target: &Target) -> Result<(), ClientError> {
+    let Some(addr) = target.nodes.first() else { return Err(ClientError::AllLost) };
+    let mut dialogue = open(*addr, target.patience).await?;
+    dialogue.execute(&target.table.create_keyspace()).await?;
+    dialogue.execute(&target.table.create_table()).await?;
+    Ok(())
+}
+
+/// One shard's connections. Dropping it closes them.
+pub struct Client {
+    links: Rc<Vec<Rc<Link>>>,
+    ring: Rc<Ring>,
+    nodes: usize,
+}
+
+impl Client {
+    /// Connects shard `shard` of `shards` to every node; at least one connection each.
+    pub async fn connect(target: &Target, shard: u32, shards: u32) -> Result<Self, ClientError> {
+        let own = target.connections_per_host / shards + u32::from(shard < target.connections_per_host % shards);
+        let texts = Rc::new([target.table.write(), target.table.read()]);
+        let mut links = Vec::new();
+        let mut tokens = Vec::new();
+        for (node, addr) in target.nodes.iter().enumerate() {
+            for i in 0..own.max(1) {
+                let mut dialogue = open(*addr, target.patience).await?;
+                if i == 0 {
+                    tokens.push(dialogue.tokens().await?);
+                }
+                // Schema agreement takes a moment: a node that does not know the table yet is asked again.
+                let write = prepare(&mut dialogue, &texts[0], target.patience).await?;
+                let read = prepare(&mut dialogue, &texts[1], target.patience).await?;
+                links.push(Link::start(node, dialogue, texts.clone(), StatementIds { write, read }));
+            }
+        }
+        let ring = Ring::new(&tokens, target.table.replication_factor as usize);
+        Ok(Self { links: Rc::new(links), ring: Rc::new(ring), nodes: target.nodes.len() })
+    }
+
+    /// Runs this shard's part of a phase. Ends when its last operation has been answered.
+    pub async fn run(&self, share: PhaseShare) -> Result<Recorder, ClientError> {
+        Driver::run(share, self.links.clone(), self.ring.clone(), self.nodes).await
+    }
+}
+
+async fn prepare(dialogue: &mut Dialogue, text: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let until = reactor::now().saturating_add(patience.as_nanos() as u64);
+    loop {
+        match dialogue.prepare(text).await {
+            Err(ClientError::Refused { .. }) if reactor::now() < until => reactor::time::sleep(PAUSE).await,
+            other => return other,
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.links.iter().for_each(|link| link.close());
+    }
+}
