@@ -49,6 +49,10 @@ impl Reply {
         Self { way: Way::Local(messenger), verb: verb.0, id }
     }
 
+    pub(super) fn unwanted(verb: Verb) -> Self {
+        Self { way: Way::Nowhere, verb: verb.0, id: 0 }
+    }
+
     pub fn send(mut self, payload: &[u8]) {
         self.answer(RESPONSE, 0, payload);
     }
@@ -217,8 +221,10 @@ impl Messenger {
         let verb = Verb(header.verb);
         let limits =
             Limits { frame_max_bytes: self.config().frame_max_bytes, queue_max_bytes: self.config().queue_max_bytes };
-        let way = if header.flags & ONE_WAY == 0 { Way::Link(link.clone(), limits) } else { Way::Nowhere };
-        let reply = Reply { way, verb: header.verb, id: header.id };
+        let reply = match header.flags & ONE_WAY {
+            0 => Reply { way: Way::Link(link.clone(), limits), verb: header.verb, id: header.id },
+            _ => Reply::unwanted(verb),
+        };
         if verb == Verb::HEARTBEAT {
             return self.answer_heartbeat(from, &payload, reply);
         }

@@ -179,10 +179,12 @@ impl Messenger {
 
     /// Sends a request that wants no answer. It is lost when the node cannot be reached now.
     pub fn send(&self, to: NodeIndex, verb: Verb, payload: &[u8]) {
-        if to == self.local() || payload.len() > self.config.frame_max_bytes as usize {
+        if payload.len() > self.config.frame_max_bytes as usize || self.stopping.get() {
             return;
         }
-        if let Some(link) = self.link_to(to, verb.lane())
+        if to == self.local() {
+            self.defer(Deferred::Loopback { verb, payload: payload.into(), reply: Reply::unwanted(verb) });
+        } else if let Some(link) = self.link_to(to, verb.lane())
             && link.queued_bytes() <= self.config.queue_max_bytes
         {
             link.push(0, verb.0, ONE_WAY, 0, payload);
@@ -214,7 +216,7 @@ impl Messenger {
                 if error == CallError::Overloaded {
                     self.counters.overloads.set(self.counters.overloads.get() + 1);
                 }
-                self.sweeper.defer(Deferred::Finish(waiter, Err(error)));
+                self.defer(Deferred::Finish(waiter, Err(error)));
                 return None;
             }
         };
@@ -225,7 +227,7 @@ impl Messenger {
             Some(link) => link.push(id, verb.0, 0, 0, payload),
             None => {
                 let reply = Reply::local(self.me.clone(), verb, id);
-                self.sweeper.defer(Deferred::Loopback { verb, payload: payload.into(), reply });
+                self.defer(Deferred::Loopback { verb, payload: payload.into(), reply });
             }
         }
         self.sweeper.watch(deadline_ns);
@@ -307,7 +309,8 @@ impl Messenger {
             }
             self.poke_heartbeat(NodeIndex(index as u16), false);
         }
-        self.handler.take();
+        drop(self.handler.take());
+        self.sweeper.poke();
     }
 
     pub fn topology(&self) -> &Arc<Topology> {
@@ -346,8 +349,15 @@ impl Messenger {
         self.stopping.get()
     }
 
-    pub(super) fn is_dismantled(&self) -> bool {
-        self.dismantled.get()
+    /// Runs `deferred` in a turn of its own.
+    fn defer(&self, deferred: Deferred) {
+        match deferred {
+            // The sweeper has gone.
+            Deferred::Finish(waiter, result) if self.dismantled.get() => {
+                drop(reactor::spawn(Group::Statement, "internode-sweep", async move { waiter.finish(result) }));
+            }
+            deferred => self.sweeper.defer(deferred),
+        }
     }
 
     pub(super) fn take_outstanding(&self, id: u64) -> Option<Waiter> {
@@ -375,7 +385,7 @@ impl Messenger {
         let ids = self.outstanding.borrow().ids_of(to, lane as u8);
         for id in ids {
             if let Some(waiter) = self.take_outstanding(id) {
-                self.sweeper.defer(Deferred::Finish(waiter, Err(error.clone())));
+                self.defer(Deferred::Finish(waiter, Err(error.clone())));
             }
         }
     }
@@ -383,7 +393,7 @@ impl Messenger {
     /// Ends a request in a turn of its own.
     pub(super) fn finish_later(&self, id: u64, result: Result<Payload, CallError>) {
         if let Some(waiter) = self.take_outstanding(id) {
-            self.sweeper.defer(Deferred::Finish(waiter, result));
+            self.defer(Deferred::Finish(waiter, result));
         }
     }
 

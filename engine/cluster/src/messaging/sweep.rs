@@ -48,7 +48,7 @@ impl Sweeper {
         }
     }
 
-    fn poke(&self) {
+    pub fn poke(&self) {
         self.poked.set(true);
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -70,7 +70,7 @@ impl Messenger {
         let closing = Closing(self);
         let messenger = &closing.0;
         let sweeper = &messenger.sweeper;
-        while !messenger.is_dismantled() {
+        loop {
             sweeper.poked.set(false);
             for deferred in sweeper.deferred.take() {
                 match deferred {
@@ -86,6 +86,9 @@ impl Messenger {
             while let Some(waiter) = messenger.take_expired(now) {
                 messenger.counters.timeouts.set(messenger.counters.timeouts.get() + 1);
                 waiter.finish(Err(CallError::Timeout));
+            }
+            if messenger.is_stopping() && messenger.outstanding() == 0 && sweeper.deferred.borrow().is_empty() {
+                return;
             }
             let deadline = messenger.next_deadline().map(|deadline| deadline.max(now + GRANULARITY_NS));
             sweeper.wakes_at_ns.set(deadline.unwrap_or(u64::MAX));

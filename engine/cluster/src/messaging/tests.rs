@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use reactor::net::{Connection, listen};
 use reactor::{Group, uring};
@@ -120,7 +120,8 @@ fn every_node_answers_every_node() {
                 let error = messenger.call(to, LET_GO, b"", LONG).await.unwrap_err();
                 assert!(matches!(error, CallError::Remote { code: remote_code::NO_ANSWER, .. }), "{error:?}");
             }
-            assert_eq!(messenger.outstanding(), 0);
+            // Heartbeats come and go.
+            eventually("none outstanding", || messenger.outstanding() == 0).await;
         }
     });
 }
@@ -147,10 +148,26 @@ fn many_requests_share_a_connection_and_each_gets_its_own_answer() {
         }
         eventually("all answered", || answers.borrow().len() == 5000).await;
         assert!(messenger.counters().connects.get() <= connects + 1);
-        assert_eq!(messenger.outstanding(), 0);
+        eventually("none outstanding", || messenger.outstanding() == 0).await;
         answers.borrow_mut().sort();
         answers.borrow_mut().dedup();
         assert_eq!(answers.borrow().len(), 5000);
+    });
+}
+
+#[test]
+fn requests_may_want_no_answer() {
+    run(async {
+        let (_, nodes) = three(quick()).await;
+        for to in 0..3u16 {
+            let before = nodes[usize::from(to)].1.held.borrow().len();
+            nodes[0].0.send(NodeIndex(to), HOLD, b"one way");
+            eventually("it arrives", || nodes[usize::from(to)].1.held.borrow().len() == before + 1).await;
+            let reply = nodes[usize::from(to)].1.held.borrow_mut().pop().unwrap();
+            assert!(reply.is_unwanted());
+            reply.send(b"nobody asked");
+        }
+        assert_eq!(&*nodes[0].0.call(NodeIndex(1), ECHO, b"on", LONG).await.unwrap(), b"on");
     });
 }
 
@@ -183,7 +200,7 @@ fn requests_end_by_their_timeouts_and_late_answers_meet_nobody() {
         let dropped = messenger.call(NodeIndex(1), HOLD, b"c", LONG);
         let before = messenger.outstanding();
         drop(dropped);
-        assert_eq!(messenger.outstanding(), before - 1);
+        assert_eq!(messenger.outstanding(), before - 1, "nothing else ran in between");
         eventually("all three held", || nodes[1].1.held.borrow().len() == 3).await;
         for reply in nodes[1].1.held.take() {
             reply.send(b"late");
@@ -237,7 +254,20 @@ fn a_stopped_node_is_down_at_once_and_comes_back() {
         assert_eq!(messenger.call(NodeIndex(2), ECHO, b"", LONG).await.unwrap_err(), CallError::Unreachable);
         assert!(messenger.is_alive(NodeIndex(1)));
 
-        nodes[2] = start(quick(), &addresses, 2).await;
+        // The stopped one refuses, in a turn of its own, and keeps nothing alive.
+        let refused = Rc::new(RefCell::new(None));
+        let sink = refused.clone();
+        nodes[2].0.call_with(NodeIndex(0), ECHO, b"", LONG, move |answer| {
+            *sink.borrow_mut() = Some(answer.map(<[u8]>::to_vec));
+        });
+        assert!(refused.borrow().is_none());
+        eventually("refused", || refused.borrow().is_some()).await;
+        assert_eq!(refused.take(), Some(Err(CallError::Unreachable)));
+        let weak = Rc::downgrade(&nodes[2].0);
+        nodes.pop();
+        eventually("let go", || weak.upgrade().is_none()).await;
+
+        nodes.push(start(quick(), &addresses, 2).await);
         eventually("up again", || messenger.is_alive(NodeIndex(2))).await;
         assert_eq!(&*messenger.call(NodeIndex(2), ECHO, b"back", LONG).await.unwrap(), b"back");
         assert_eq!(*changes.borrow(), [(2, false), (2, true)]);
