@@ -12,11 +12,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod command;
+mod commitlog;
 mod config;
 mod data;
 mod error;
+mod memtable;
+mod read;
+mod scan;
 mod stats;
 mod storage;
+mod table;
 
 pub use command::{ReadCommand, ScanCommand};
 pub use config::{Config, SyncMode};

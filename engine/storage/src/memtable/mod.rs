@@ -1,0 +1,327 @@
+//! One table's newest writes, in memory, in token order.
+//!
+//! A partition is kept as the bytes it came in (one allocation) until more than a few rows of it have come together;
+//! then each row is kept as its own bytes in a sorted list of lists. Reading decodes, and the values read share the
+//! memtable's allocations. Every byte is accounted for: payload, allocation headers and a share of the tree.
+
+mod rows;
+mod wide;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use types::{TableDef, Token};
+
+use self::wide::Wide;
+use crate::commitlog::Position;
+use crate::data::codec::{Checked, Reader};
+use crate::{Bytes, Malformed, Partition, Slice};
+
+/// A partition with more rows, or more bytes, is kept row by row: merging into the packed form rewrites all of it.
+const PACKED_ROWS_MAX: usize = 4;
+const PACKED_BYTES_MAX: usize = 4096;
+
+/// A B-tree entry (token, slot: 32 bytes) in nodes that are about 2/3 full, with parents and allocator rounding.
+const PARTITION_OVERHEAD: usize = 64;
+/// Reference counts in front of shared bytes, and the allocator's own header.
+const ALLOCATION_OVERHEAD: usize = 24;
+
+pub(crate) struct Memtable {
+    pub def: Arc<TableDef>,
+    partitions: BTreeMap<Token, Slot>,
+    count: usize,
+    bytes: usize,
+    min_timestamp: i64,
+    /// Segment of the first record that is in here.
+    pub first_segment: Option<u64>,
+    /// Set when it is frozen: every record of the table up to here is in here or in older memtables.
+    pub upto: Position,
+}
+
+/// The partitions with one token: one, save for hash collisions. Sorted by key.
+enum Slot {
+    One(Stored),
+    Many(Vec<Stored>),
+}
+
+pub(crate) enum Stored {
+    /// An encoded partition.
+    Packed(Arc<[u8]>),
+    Wide(Box<Wide>),
+}
+
+/// Rows of one read, and whether more lie behind them (before them when reversed).
+pub(crate) struct Part {
+    pub partition: Partition,
+    /// The last row's clustering, when there may be more.
+    pub more_after: Option<crate::Clustering>,
+}
+
+impl Memtable {
+    pub fn new(def: Arc<TableDef>) -> Self {
+        Self {
+            def,
+            partitions: BTreeMap::new(),
+            count: 0,
+            bytes: 0,
+            min_timestamp: i64::MAX,
+            first_segment: None,
+            upto: Position::default(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn partitions(&self) -> usize {
+        self.count
+    }
+
+    /// Memory in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// At or below every timestamp in here; `i64::MAX` when empty.
+    pub fn min_timestamp(&self) -> i64 {
+        self.min_timestamp
+    }
+
+    /// Merges an encoded partition that `codec::check` has passed with this memtable's definition.
+    pub fn insert(&mut self, token: Token, encoded: &[u8], checked: &Checked<'_>) -> Result<(), Malformed> {
+        self.min_timestamp = self.min_timestamp.min(checked.min_timestamp);
+        let packs = checked.rows <= PACKED_ROWS_MAX && encoded.len() <= PACKED_BYTES_MAX;
+        let fresh = || -> Result<Stored, Malformed> {
+            if packs {
+                return Ok(Stored::Packed(Arc::from(encoded)));
+            }
+            let mut wide = Wide::new(checked.key.into());
+            wide.merge(Partition::decode(encoded)?, &self.def)?;
+            Ok(Stored::Wide(Box::new(wide)))
+        };
+        match self.partitions.entry(token) {
+            Entry::Vacant(slot) => {
+                let stored = fresh()?;
+                self.bytes += stored.bytes();
+                self.count += 1;
+                slot.insert(Slot::One(stored));
+            }
+            Entry::Occupied(mut slot) => {
+                let slot = slot.get_mut();
+                if let Some(stored) = slot.find_mut(checked.key) {
+                    let before = stored.bytes();
+                    stored.merge(encoded, checked, &self.def)?;
+                    self.bytes = self.bytes + stored.bytes() - before;
+                } else {
+                    let stored = fresh()?;
+                    self.bytes += stored.bytes();
+                    self.count += 1;
+                    slot.insert(stored);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn get(&self, token: Token, key: &[u8]) -> Option<&Stored> {
+        self.partitions.get(&token)?.find(key)
+    }
+
+    /// Partitions in token order, then key order, behind `(token, key)`; `None` as the key is behind the whole token.
+    pub fn range_after<'a>(
+        &'a self,
+        token: Token,
+        key: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = (Token, &'a Stored)> + 'a {
+        let slots = self.partitions.range(token..).flat_map(|(token, slot)| slot.list().iter().map(|s| (*token, s)));
+        slots.skip_while(move |(at, stored)| *at == token && key.is_none_or(|key| stored.key() <= key))
+    }
+
+    /// Every partition, decoded, in token order.
+    pub fn iter(&self) -> impl Iterator<Item = (Token, &Stored)> + '_ {
+        self.partitions.iter().flat_map(|(token, slot)| slot.list().iter().map(|stored| (*token, stored)))
+    }
+}
+
+impl Slot {
+    fn list(&self) -> &[Stored] {
+        match self {
+            Slot::One(stored) => std::slice::from_ref(stored),
+            Slot::Many(list) => list,
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: &[u8]) -> Option<&Stored> {
+        self.list().iter().find(|stored| stored.key() == key)
+    }
+
+    #[inline]
+    fn find_mut(&mut self, key: &[u8]) -> Option<&mut Stored> {
+        let list = match self {
+            Slot::One(stored) => std::slice::from_mut(stored),
+            Slot::Many(list) => list,
+        };
+        list.iter_mut().find(|stored| stored.key() == key)
+    }
+
+    fn insert(&mut self, stored: Stored) {
+        let mut list = match std::mem::replace(self, Slot::Many(Vec::new())) {
+            Slot::One(first) => vec![first],
+            Slot::Many(list) => list,
+        };
+        let at = list.partition_point(|other| other.key() < stored.key());
+        list.insert(at, stored);
+        *self = Slot::Many(list);
+    }
+}
+
+impl Stored {
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self {
+            // What is stored has been checked.
+            Stored::Packed(bytes) => Reader::new(bytes).head().map_or(&[], |head| head.key),
+            Stored::Wide(wide) => &wide.key,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        PARTITION_OVERHEAD
+            + match self {
+                Stored::Packed(bytes) => ALLOCATION_OVERHEAD + bytes.len(),
+                Stored::Wide(wide) => wide.bytes(),
+            }
+    }
+
+    /// Bytes that a read of all of it walks over.
+    pub fn len_bytes(&self) -> usize {
+        match self {
+            Stored::Packed(bytes) => bytes.len(),
+            Stored::Wide(wide) => wide.bytes(),
+        }
+    }
+
+    fn merge(&mut self, encoded: &[u8], checked: &Checked<'_>, def: &TableDef) -> Result<(), Malformed> {
+        match self {
+            Stored::Wide(wide) => wide.merge(Partition::decode(encoded)?, def)?,
+            Stored::Packed(bytes) => {
+                let mut partition = Partition::decode_shared(&Bytes::from(bytes.clone()))?;
+                partition.merge(Partition::decode(encoded)?, def);
+                let fits = bytes.len() + encoded.len() <= PACKED_BYTES_MAX;
+                if partition.rows.len() <= PACKED_ROWS_MAX && fits {
+                    let mut merged = Vec::with_capacity(bytes.len() + encoded.len());
+                    partition.encode(&mut merged);
+                    *self = Stored::Packed(Arc::from(merged));
+                } else {
+                    let mut wide = Wide::new(checked.key.into());
+                    wide.merge(partition, def)?;
+                    *self = Stored::Wide(Box::new(wide));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All of it.
+    pub fn decode(&self) -> Result<Partition, Malformed> {
+        match self {
+            Stored::Packed(bytes) => Partition::decode_shared(&Bytes::from(bytes.clone())),
+            Stored::Wide(wide) => wide.decode(),
+        }
+    }
+
+    /// What lies inside `slices` (none: everything), at most about `max_rows` rows of it. Small partitions come whole.
+    pub fn read(&self, slices: &[Slice], reverse: bool, max_rows: usize, def: &TableDef) -> Result<Part, Malformed> {
+        match self {
+            Stored::Packed(_) => Ok(Part { partition: self.decode()?, more_after: None }),
+            Stored::Wide(wide) => wide.read(slices, reverse, max_rows, def),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::CqlType;
+
+    use super::*;
+    use crate::data::check_partition;
+    use crate::{Cell, Clustering, Liveness, Row};
+
+    fn table() -> Arc<TableDef> {
+        let def = TableDef::builder("k", "t").partition_key("p", CqlType::Blob).clustering("c", CqlType::Int);
+        Arc::new(def.regular("v", CqlType::Blob).build())
+    }
+
+    fn update(key: &[u8], clustering: i32, timestamp: i64, value: &[u8]) -> Partition {
+        let row = Row {
+            marker: Some(Liveness::live(timestamp)),
+            cells: vec![(0, Cell::live(timestamp, value))],
+            ..Row::new(Clustering::new([clustering.to_be_bytes()]))
+        };
+        Partition { rows: vec![row], ..Partition::new(key) }
+    }
+
+    fn insert(memtable: &mut Memtable, token: i64, partition: &Partition) {
+        let mut bytes = Vec::new();
+        partition.encode(&mut bytes);
+        let def = memtable.def.clone();
+        memtable.insert(Token(token), &bytes, &check_partition(&bytes, &def).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn rows_merge_and_partitions_widen() {
+        let mut memtable = Memtable::new(table());
+        let mut expect = Partition::new(b"a");
+        for n in 0..300 {
+            let row = update(b"a", n * 7 % 100, i64::from(n), &[n as u8; 9]);
+            insert(&mut memtable, 1, &row);
+            expect.merge(row, &memtable.def.clone());
+            assert_eq!(memtable.get(Token(1), b"a").unwrap().decode().unwrap(), expect, "after {n}");
+        }
+        assert_eq!(expect.rows.len(), 100);
+        assert_eq!(memtable.partitions(), 1);
+        let sum: usize = memtable.iter().map(|(_, stored)| stored.bytes()).sum();
+        assert_eq!(memtable.bytes(), sum);
+    }
+
+    #[test]
+    fn tokens_may_collide() {
+        let mut memtable = Memtable::new(table());
+        for (token, key) in [(5, "b"), (5, "a"), (3, "z"), (5, "c")] {
+            insert(&mut memtable, token, &update(key.as_bytes(), 0, 1, b"v"));
+        }
+        let keys = |iter: &mut dyn Iterator<Item = (Token, &Stored)>| {
+            iter.map(|(_, stored)| String::from_utf8(stored.key().to_vec()).unwrap()).collect::<String>()
+        };
+        assert_eq!(keys(&mut memtable.iter()), "zabc");
+        assert_eq!(keys(&mut memtable.range_after(Token(5), Some(b"a"))), "bc");
+        assert_eq!(keys(&mut memtable.range_after(Token(5), None)), "");
+        assert_eq!(keys(&mut memtable.range_after(Token(i64::MIN), None)), "zabc");
+        assert_eq!(keys(&mut memtable.range_after(Token(3), None)), "abc");
+        assert!(memtable.get(Token(5), b"x").is_none());
+    }
+
+    #[test]
+    fn wide_reads_stop_early_on_both_sides() {
+        let mut memtable = Memtable::new(table());
+        for n in 0..1000 {
+            insert(&mut memtable, 1, &update(b"a", n, 1, b"v"));
+        }
+        let stored = memtable.get(Token(1), b"a").unwrap();
+        let number = |c: &Clustering| i32::from_be_bytes(c.component(0).unwrap().try_into().unwrap());
+        let part = stored.read(&[], false, 10, &memtable.def).unwrap();
+        assert_eq!((part.partition.rows.len(), part.more_after.map(|c| number(&c))), (10, Some(9)));
+        let part = stored.read(&[], true, 10, &memtable.def).unwrap();
+        assert_eq!((part.partition.rows.len(), part.more_after.map(|c| number(&c))), (10, Some(990)));
+        let at = |n: i32| crate::Bound::inclusive(Clustering::new([n.to_be_bytes()]));
+        let slices = [Slice { start: at(5), end: at(7) }, Slice { start: at(90), end: at(90) }];
+        let part = stored.read(&slices, false, 10, &memtable.def).unwrap();
+        assert_eq!(part.partition.rows.iter().map(|r| number(&r.clustering)).collect::<Vec<_>>(), [5, 6, 7, 90]);
+        assert_eq!(part.more_after, None);
+        let part = stored.read(&slices, true, 2, &memtable.def).unwrap();
+        assert_eq!(part.partition.rows.iter().map(|r| number(&r.clustering)).collect::<Vec<_>>(), [7, 90]);
+    }
+}

@@ -1,0 +1,128 @@
+//! One partition out of all the places that hold parts of it.
+//!
+//! Each source gives its rows in order, some at a time. What has come from all sources is merged, and is complete up
+//! to the nearest end of a source that has more; when enough live rows lie there, the rest is never read.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use reactor::Work;
+use types::{TableDef, Token};
+
+use crate::data::{Position, behind, compare_positions};
+use crate::memtable::Part;
+use crate::table::SharedMemtable;
+use crate::{Bound, Clustering, Error, Partition, Slice};
+
+/// Rows asked of each source at first; twice as many each time that was not enough.
+const ROWS_FIRST: usize = 128;
+
+/// A place that may hold a part of the partition.
+pub(crate) enum Source {
+    Memtable(SharedMemtable),
+}
+
+pub(crate) struct PartitionRead<'a> {
+    pub def: &'a TableDef,
+    pub token: Token,
+    pub key: &'a [u8],
+    pub slices: &'a [Slice],
+    pub reverse: bool,
+    pub limit_rows: usize,
+    pub now_s: u32,
+}
+
+struct Progress {
+    source: Rc<Source>,
+    /// Where it stopped; `None` before the first answer.
+    stopped_at: Option<Clustering>,
+    done: bool,
+}
+
+impl PartitionRead<'_> {
+    /// The merged, restricted partition; `None` when no source knows anything of it.
+    pub async fn run(&self, sources: Vec<Source>) -> Result<Option<Partition>, Error> {
+        let new = |source| Progress { source: Rc::new(source), stopped_at: None, done: false };
+        let mut sources: Vec<Progress> = sources.into_iter().map(new).collect();
+        let mut merged: Option<Partition> = None;
+        let mut rows_max = ROWS_FIRST.max(self.limit_rows.saturating_add(1));
+        loop {
+            for progress in sources.iter_mut().filter(|progress| !progress.done) {
+                let Some(part) = self.ask(progress, rows_max)? else {
+                    progress.done = true;
+                    continue;
+                };
+                progress.done = part.more_after.is_none();
+                progress.stopped_at = part.more_after;
+                match &mut merged {
+                    Some(merged) => merged.merge(part.partition, self.def),
+                    None => merged = Some(part.partition),
+                }
+            }
+            let Some(merged) = &mut merged else { return Ok(None) };
+            merged.purge_shadowed(self.def);
+            let unfinished = sources.iter().filter_map(|p| if p.done { None } else { p.stopped_at.as_ref() });
+            let nearest = unfinished.reduce(|a, b| if self.order(a, b).is_lt() { a } else { b });
+            if nearest.is_none_or(|end| self.live_rows_until(merged, end) >= self.limit_rows) {
+                break;
+            }
+            rows_max = rows_max.saturating_mul(2);
+        }
+        let Some(mut merged) = merged else { return Ok(None) };
+        merged.restrict(self.slices, self.reverse, self.limit_rows, self.now_s, self.def);
+        Ok(Some(merged).filter(|merged| !merged.is_empty()))
+    }
+
+    /// In the direction of the read.
+    fn order(&self, a: &Clustering, b: &Clustering) -> Ordering {
+        let order = a.compare(b, self.def);
+        if self.reverse { order.reverse() } else { order }
+    }
+
+    fn live_rows_until(&self, merged: &Partition, end: &Clustering) -> usize {
+        let counted = merged.live_rows(self.now_s).filter(|row| {
+            let position = Position::row(row.clustering.as_bytes());
+            let inside = |slice: &Slice| {
+                compare_positions(self.def, slice.start.as_start(), position).is_lt()
+                    && compare_positions(self.def, position, slice.end.as_end()).is_lt()
+            };
+            self.order(&row.clustering, end).is_le() && (self.slices.is_empty() || self.slices.iter().any(inside))
+        });
+        counted.count()
+    }
+
+    fn ask(&self, progress: &Progress, rows_max: usize) -> Result<Option<Part>, Error> {
+        let Source::Memtable(memtable) = &*progress.source;
+        let memtable = memtable.borrow();
+        let Some(stored) = memtable.get(self.token, self.key) else { return Ok(None) };
+        reactor::charge(Work::MemtableRead, stored.len_bytes() as u64);
+        let part = match &progress.stopped_at {
+            None => stored.read(self.slices, self.reverse, rows_max, self.def)?,
+            Some(last) => {
+                let rest = self.rest(last);
+                stored.read(&rest, self.reverse, rows_max, self.def)?
+            }
+        };
+        Ok(Some(part))
+    }
+
+    /// The slices as far as they lie beyond `last`.
+    fn rest(&self, last: &Clustering) -> Vec<Slice> {
+        if self.reverse { before(self.slices, last, self.def) } else { behind(self.slices, last, self.def) }
+    }
+}
+
+/// `slices` (none: all) as far as they lie before the row.
+fn before(slices: &[Slice], row: &Clustering, table: &TableDef) -> Vec<Slice> {
+    let all = [Slice::all()];
+    let slices = if slices.is_empty() { &all } else { slices };
+    let rest = Bound::exclusive(row.clone());
+    let cut = slices.iter().filter_map(|slice| {
+        let end = if compare_positions(table, slice.end.as_end(), rest.as_end()).is_gt() { &rest } else { &slice.end };
+        compare_positions(table, slice.start.as_start(), end.as_end())
+            .is_lt()
+            .then(|| Slice { start: slice.start.clone(), end: end.clone() })
+    });
+    let cut: Vec<_> = cut.collect();
+    if cut.is_empty() { vec![Slice { start: rest.clone(), end: rest }] } else { cut }
+}
