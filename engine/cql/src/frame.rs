@@ -219,6 +219,9 @@ pub fn abandon(out: &mut Vec<u8>, start: FrameStart) {
     out.truncate(start.0);
 }
 
+/// Memory that a connection keeps between frames: many ordinary requests, and not one rare huge one.
+const CAPACITY_KEPT: usize = 1 << 20;
+
 /// Bytes as they arrive, frames as they are whole. Consumed bytes are reclaimed when more arrive, so the buffer
 /// does not grow beyond the longest frame and one read.
 #[derive(Debug)]
@@ -237,6 +240,7 @@ impl FrameBuffer {
     pub fn extend(&mut self, received: &[u8]) {
         if self.consumed == self.bytes.len() {
             self.bytes.clear();
+            self.bytes.shrink_to(CAPACITY_KEPT);
             self.consumed = 0;
         } else if self.consumed > 0 {
             self.bytes.drain(..self.consumed);
@@ -253,8 +257,8 @@ impl FrameBuffer {
         };
         let body_at = begin + HEADER_LEN;
         let end = body_at + header.body_len as usize;
+        // No room is made for the body before its bytes arrive: a header alone must not cost memory.
         if self.bytes.len() < end {
-            self.bytes.reserve(end - self.bytes.len());
             return Ok(None);
         }
         self.consumed = end;
