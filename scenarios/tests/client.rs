@@ -68,7 +68,7 @@ impl Server {
         match request {
             Request::Startup(_) => reply(Opcode::Ready, &|_| {}),
             Request::Prepare { query } => reply(Opcode::Result, &|out| {
-                encode_prepared(out, query[..6].as_bytes(), &none, &[], &none);
+                encode_prepared(out, &query.as_bytes()[..6], &none, &[], &none);
             }),
             Request::Execute { .. } if self.overloaded.get() => reply(Opcode::Error, &|out| {
                 cql::response::Error::overloaded("too much").encode(out);

@@ -1,0 +1,49 @@
+//! The files that a run leaves: `OUT/<scenario>/<system>/<seed>/`.
+//!
+//! `record.json` and `plot.svg` of a simulated run follow from the scenario and the seed alone: two runs leave equal
+//! bytes. `timing.json` is what the host's clock said.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use scenarios::record::{RunRecord, Timing};
+
+use crate::plot;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    #[error("cannot write {path}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Plot(#[from] plot::PlotError),
+}
+
+pub fn folder(out: &Path, record: &RunRecord) -> PathBuf {
+    out.join(&record.scenario).join(&record.system).join(record.seed.to_string())
+}
+
+/// Writes `record.json`, `plot.svg` and, where given, `timing.json`. Gives the folder.
+pub fn write(out: &Path, record: &RunRecord, timing: Option<&Timing>) -> Result<PathBuf, FilesError> {
+    let folder = folder(out, record);
+    fs::create_dir_all(&folder).map_err(|source| FilesError::Write { path: folder.clone(), source })?;
+    let put = |name: &str, content: String| {
+        let path = folder.join(name);
+        fs::write(&path, content).map_err(|source| FilesError::Write { path, source })
+    };
+    put("record.json", record.to_json())?;
+    put("plot.svg", plot::svg(&[record])?)?;
+    if let Some(timing) = timing {
+        put("timing.json", serde_json::to_string_pretty(timing).expect("a timing has plain fields") + "\n")?;
+    }
+    Ok(folder)
+}
+
+/// Writes the picture of several systems under one scenario to `OUT/<scenario>/plot.svg`.
+pub fn write_comparison(out: &Path, records: &[&RunRecord]) -> Result<Option<PathBuf>, FilesError> {
+    let Some(first) = records.first() else { return Ok(None) };
+    let folder = out.join(&first.scenario);
+    fs::create_dir_all(&folder).map_err(|source| FilesError::Write { path: folder.clone(), source })?;
+    let path = folder.join("plot.svg");
+    fs::write(&path, plot::svg(records)?).map_err(|source| FilesError::Write { path: path.clone(), source })?;
+    Ok(Some(path))
+}

@@ -1,0 +1,119 @@
+//! What a run looks like, as snapshots.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use hwprofiles::Profiles;
+use scenarios::record::{Kind, PhaseRecord, Resource, RunRecord, Timing};
+use scenarios::{Interval, LatencySummary, load};
+
+fn phase(name: &str, rate: f64, seconds: f64, warmup_s: f64, latency_ms: f64) -> PhaseRecord {
+    let ns = |s: f64| (s * 1e9) as u64;
+    let ms = |factor: f64| (latency_ms * factor * 1e6) as u64;
+    let steps = 80;
+    let interval_ns = ns(seconds / f64::from(steps));
+    let series = (0..steps).map(|i| {
+        let wave = f64::from((i * 37) % 11 - 5) / 100.0 - if i < 3 { 0.3 } else { 0.0 };
+        Interval {
+            begin_ns: interval_ns * i as u64,
+            throughput: rate * (1.0 + wave),
+            p50: ms(0.9 - wave),
+            p99: ms(2.5 - wave * 9.0),
+        }
+    });
+    PhaseRecord {
+        name: name.to_string(),
+        operations: (rate * seconds) as u64,
+        measured: (rate * (seconds - warmup_s)) as u64,
+        errors: BTreeMap::new(),
+        start_ns: 0,
+        duration_ns: ns(seconds),
+        warmup_ns: ns(warmup_s),
+        full_size_duration_s: None,
+        full_size_quiesce_s: None,
+        throughput: rate,
+        latency: LatencySummary {
+            mean: ms(1.0),
+            p50: ms(0.9),
+            p90: ms(1.6),
+            p95: ms(1.9),
+            p99: ms(2.5),
+            p99_9: ms(4.0),
+            max: ms(9.0),
+        },
+        latency_uncorrected: None,
+        interval_ns,
+        series: series.collect(),
+        resources: vec![
+            Resource {
+                name: "server CPU".into(),
+                place: "node 2 shard 5".into(),
+                utilisation_mean: 0.97,
+                utilisation_max: 0.99,
+                queue: 31.0,
+            },
+            Resource {
+                name: "loader CPU".into(),
+                place: "loader 1".into(),
+                utilisation_mean: 0.64,
+                utilisation_max: 0.66,
+                queue: 1.2,
+            },
+        ],
+    }
+}
+
+fn records() -> Vec<RunRecord> {
+    let experiment = load::read(&load::find("lowend/read-small").unwrap(), &Profiles::embedded()).unwrap();
+    let shapes = [(49_000.0, 16.5, 121_800.0, 9.8), (41_500.0, 19.5, 50_100.0, 24.0)];
+    let runs = experiment.runs.iter().zip(shapes);
+    runs.map(|(run, (write, write_s, read, latency))| {
+        let phases =
+            vec![phase("populate", write, write_s, 0.0, latency * 1.9), phase("read-small", read, 1.28, 0.2, latency)];
+        RunRecord::new(Kind::Simulated, run, phases)
+    })
+    .collect()
+}
+
+#[test]
+fn a_run_as_text() {
+    let timing = Timing { wall_s: 31.4, virtual_s: 17.8, events_per_s: 5_123_456.0, operations_per_s: 48_200.0 };
+    let mut record = records().remove(0);
+    record.phases[0].errors.insert("write timeout".into(), 12);
+    record.phases[0].resources[0].utilisation_mean = 0.71;
+    insta::assert_snapshot!(reports::run_table(&record, Some(&timing)));
+}
+
+#[test]
+fn a_run_as_json_lines() {
+    let text = reports::json_lines(&records()[0]);
+    let some: Vec<&str> = text.lines().filter(|l| l.contains("throughput") || l.contains("duration")).collect();
+    insta::assert_snapshot!(some.join("\n"));
+}
+
+#[test]
+fn the_picture_is_the_same_every_time_and_needs_no_fonts() {
+    let records = records();
+    let all: Vec<&RunRecord> = records.iter().collect();
+    let picture = reports::plot::svg(&all).unwrap();
+    assert_eq!(picture, reports::plot::svg(&all).unwrap());
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
+    for words in ["lowend/read-small", "scylla-1.6.1", "published 124,958 op/s", "operations a second"] {
+        assert!(picture.contains(words), "{words}");
+    }
+    if let Some(path) = std::env::var_os("ORRERY_PLOT") {
+        std::fs::write(path, picture).unwrap();
+    }
+}
+
+#[test]
+fn files_are_written_and_read_back() {
+    let out = tempfile::tempdir().unwrap();
+    let record = &records()[1];
+    let folder = reports::write(out.path(), record, Some(&Timing::default())).unwrap();
+    assert!(folder.ends_with("lowend/read-small/cassandra-3.0.9/1"));
+    let text = std::fs::read_to_string(folder.join("record.json")).unwrap();
+    assert_eq!(&serde_json::from_str::<RunRecord>(&text).unwrap(), record);
+    assert!(folder.join("plot.svg").exists() && folder.join("timing.json").exists());
+}
