@@ -1,1 +1,29 @@
-//! Plans and executes CQL statements; coordinates replicas.
+//! From statements to replicas and back.
+//!
+//! - [`schema`]: what tables there are, and how the nodes agree on it; [`system`]: the tables that show it.
+//! - `ddl`, `plan`: statements with names and types resolved. Pure.
+//! - `execute`: plans with values, page by page; `coordinator`: to as many replicas as the consistency level asks for;
+//!   `replica`: what this node does when it is asked.
+//! - [`Node`]: one shard's view of all that.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod coordinator;
+mod ddl;
+mod describe;
+mod error;
+mod execute;
+mod node;
+mod plan;
+mod prepared;
+mod replica;
+mod schema;
+mod system;
+
+pub use error::QueryError;
+pub use execute::{Client, Outcome};
+pub use node::{Config, Node, Timeouts};
+pub use replica::ReplicaHandler;
+pub use schema::Change;
+pub use schema::agreement::{Agreement, LoadError, load as load_schema};
+pub use system::CQL_VERSION;

@@ -1,1 +1,14 @@
-//! Boots shards, listeners and the node.
+//! A node: its shards booted, its listeners open, its clients served.
+//!
+//! [`run_shard`] is the whole of one shard's life, as one future. `orrery serve` runs it on io_uring, the simulator on
+//! its own hosts; nothing here knows which.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod boot;
+mod config;
+mod outbox;
+mod session;
+
+pub use boot::{BootError, run_shard};
+pub use config::{NodeConfig, Timeouts};

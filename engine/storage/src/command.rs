@@ -5,7 +5,7 @@ use types::{TableId, Token};
 use crate::{Bytes, Clustering, Slice};
 
 /// Rows of one partition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadCommand {
     pub table: TableId,
     /// The serialised partition key.
@@ -28,7 +28,7 @@ impl ReadCommand {
 }
 
 /// Rows of the partitions in a range of the ring.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanCommand {
     pub table: TableId,
     /// `(start, end]`. `start >= end` wraps around the ring; `i64::MIN` as the start is before every key, as the end

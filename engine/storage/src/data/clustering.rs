@@ -24,6 +24,16 @@ impl Clustering {
         Self(out.into())
     }
 
+    /// From the encoded form, which must be whole.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, super::Malformed> {
+        let mut components = Components(bytes);
+        while components.next().is_some() {}
+        if !components.0.is_empty() {
+            return Err(super::Malformed { what: "clustering" });
+        }
+        Ok(Self(bytes.into()))
+    }
+
     pub fn empty() -> Self {
         Self::default()
     }
@@ -104,6 +114,11 @@ impl Bound {
         Self::inclusive(Clustering::empty())
     }
 
+    /// Order of two bounds that both start something.
+    pub fn compare_start(&self, other: &Bound, table: &TableDef) -> Ordering {
+        compare_positions(table, self.as_start(), other.as_start())
+    }
+
     pub(crate) fn as_start(&self) -> Position<'_> {
         Position { prefix: &self.prefix.0, side: if self.inclusive { -1 } else { 1 } }
     }
@@ -132,6 +147,30 @@ impl Slice {
 
     pub fn is_all(&self) -> bool {
         self.start.prefix.is_empty() && self.end.prefix.is_empty()
+    }
+
+    pub fn contains(&self, row: &Clustering, table: &TableDef) -> bool {
+        let row = Position::row(&row.0);
+        compare_positions(table, self.start.as_start(), row).is_lt()
+            && compare_positions(table, row, self.end.as_end()).is_lt()
+    }
+
+    /// The part of it that comes after `row`, in reading order; `None` when there is none.
+    pub fn behind(&self, row: &Clustering, reverse: bool, table: &TableDef) -> Option<Slice> {
+        let at = Position::row(&row.0);
+        let edge = Bound::exclusive(row.clone());
+        if reverse {
+            if compare_positions(table, at, self.start.as_start()).is_le() {
+                return None;
+            }
+            let cut = compare_positions(table, at, self.end.as_end()).is_lt();
+            return Some(Slice { start: self.start.clone(), end: if cut { edge } else { self.end.clone() } });
+        }
+        if compare_positions(table, at, self.end.as_end()).is_ge() {
+            return None;
+        }
+        let cut = compare_positions(table, at, self.start.as_start()).is_gt();
+        Some(Slice { start: if cut { edge } else { self.start.clone() }, end: self.end.clone() })
     }
 }
 

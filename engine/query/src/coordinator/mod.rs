@@ -1,0 +1,41 @@
+//! The coordinator: sends a statement's work to the replicas and answers when its consistency level is met.
+
+mod read;
+mod truncate;
+mod write;
+
+use cluster::{Level, Requirement};
+use cql::Consistency;
+
+use crate::error::QueryError;
+use crate::node::Node;
+
+pub(crate) use read::ScanPosition;
+
+/// The decider's name of a protocol level.
+fn level(consistency: Consistency) -> Level {
+    match consistency {
+        Consistency::Any => Level::Any,
+        Consistency::One => Level::One,
+        Consistency::Two => Level::Two,
+        Consistency::Three => Level::Three,
+        Consistency::Quorum => Level::Quorum,
+        Consistency::All => Level::All,
+        Consistency::LocalQuorum => Level::LocalQuorum,
+        Consistency::EachQuorum => Level::EachQuorum,
+        Consistency::Serial => Level::Serial,
+        Consistency::LocalSerial => Level::LocalSerial,
+        Consistency::LocalOne => Level::LocalOne,
+    }
+}
+
+fn unavailable(consistency: Consistency, why: cluster::Unavailable) -> QueryError {
+    QueryError::unavailable(consistency, why.required, why.alive)
+}
+
+impl Node {
+    fn requirement(&self, keyspace: &str, consistency: Consistency) -> Result<Requirement, QueryError> {
+        let replication = self.replication(keyspace)?;
+        Ok(Requirement::new(level(consistency), replication.replication(), &self.topology))
+    }
+}

@@ -1,0 +1,42 @@
+//! TRUNCATE: every node must do it, so every node must be alive, as in Cassandra.
+
+use std::rc::Rc;
+
+use cql::response::ErrorKind;
+use types::TableDef;
+
+use crate::error::QueryError;
+use crate::node::Node;
+use crate::replica::{self, verb};
+
+fn failed(cause: String) -> QueryError {
+    QueryError::new(ErrorKind::Truncate, cause)
+}
+
+impl Node {
+    pub(crate) async fn truncate(self: &Rc<Self>, table: &TableDef) -> Result<(), QueryError> {
+        let peers: Vec<_> = self.topology.peers().map(|peer| peer.index).collect();
+        if let Some(down) = peers.iter().find(|&&peer| !self.is_alive(peer)) {
+            return Err(failed(format!(
+                "Cannot truncate {}.{}: node {} is down and must take part",
+                table.keyspace,
+                table.name,
+                self.topology.node(*down).address
+            )));
+        }
+        let mut calls = Vec::new();
+        if let Some(messenger) = self.messenger() {
+            let payload = table.id.to_bytes();
+            for &peer in &peers {
+                calls.push((peer, messenger.call(peer, verb::TRUNCATE, &payload, self.config.timeouts.truncate)));
+            }
+        }
+        replica::truncate(self, table.id).await.map_err(failed)?;
+        for (peer, call) in calls {
+            call.await.map_err(|error| {
+                failed(format!("{}: {error}", self.topology.node(peer).address))
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Writes: to every live replica, answered as soon as enough have it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use cluster::{NodeIndex, Outcome, Shortfall, WriteDecision};
+use cql::Consistency;
+use cql::response::WriteType;
+use reactor::sync::Once;
+use reactor::{Group, Work, time};
+use types::Token;
+
+use super::unavailable;
+use crate::error::{ONE_FAILED, QueryError, write_shortfall};
+use crate::node::Node;
+use crate::replica::{self, verb};
+
+/// One write under way: the answers so far, and who waits for them.
+struct Pending {
+    decision: RefCell<WriteDecision>,
+    decided: Rc<Once<Result<(), Shortfall>>>,
+    done: Cell<bool>,
+    /// The last cause that a replica gave, for the error's text.
+    cause: RefCell<String>,
+}
+
+impl Pending {
+    fn record(&self, node: NodeIndex, result: Result<(), String>) {
+        let mut decision = self.decision.borrow_mut();
+        let outcome = match result {
+            Ok(()) => decision.on_ack(node),
+            Err(cause) => {
+                *self.cause.borrow_mut() = cause;
+                decision.on_failure(node)
+            }
+        };
+        self.settle(outcome);
+    }
+
+    fn settle(&self, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Pending => return,
+            Outcome::Done => Ok(()),
+            Outcome::Failed(shortfall) => Err(shortfall),
+        };
+        if !self.done.replace(true) {
+            self.decided.set(result);
+        }
+    }
+}
+
+impl Node {
+    /// Writes an encoded mutation whose partition has `token`.
+    pub(crate) async fn write(
+        self: &Rc<Self>,
+        keyspace: &str,
+        token: Token,
+        mutation: Vec<u8>,
+        consistency: Consistency,
+        kind: WriteType,
+    ) -> Result<(), QueryError> {
+        reactor::charge(Work::CoordinateWrite, 0);
+        let replicas = self.replicas(keyspace, token)?;
+        let requirement = self.requirement(keyspace, consistency)?;
+        if replicas.nodes() == [self.me()] && requirement.required() <= 1 {
+            // The only replica is here: nothing to count, nobody to time out.
+            return replica::apply(self, token, mutation)
+                .await
+                .map_err(|cause| write_shortfall(ONE_FAILED, consistency, kind, &cause));
+        }
+        let decision = WriteDecision::begin(requirement, replicas, |node| self.is_alive(node))
+            .map_err(|why| unavailable(consistency, why))?;
+        let pending = Rc::new(Pending {
+            decided: Once::new(),
+            done: Cell::new(false),
+            cause: RefCell::new(String::new()),
+            decision: RefCell::new(decision),
+        });
+        self.send_to_replicas(&pending, decision, token, mutation);
+        let answer = time::timeout(self.config.timeouts.write, pending.decided.take()).await;
+        let answer = answer.unwrap_or_else(|_| match pending.decision.borrow_mut().on_timeout() {
+            Outcome::Failed(shortfall) => Err(shortfall),
+            _ => Ok(()),
+        });
+        answer.map_err(|shortfall| write_shortfall(shortfall, consistency, kind, &pending.cause.take()))
+    }
+
+    fn send_to_replicas(
+        self: &Rc<Self>,
+        pending: &Rc<Pending>,
+        decision: WriteDecision,
+        token: Token,
+        mutation: Vec<u8>,
+    ) {
+        let messenger = self.messenger();
+        let mut local = false;
+        let mut payload = Vec::new();
+        for target in decision.targets() {
+            if target == self.me() {
+                local = true;
+                continue;
+            }
+            let Some(messenger) = &messenger else { continue };
+            if payload.is_empty() {
+                payload = replica::encode_mutate(token, &mutation);
+            }
+            let pending = pending.clone();
+            messenger.call_with(target, verb::MUTATE, &payload, self.config.timeouts.write, move |answer| {
+                pending.record(target, answer.map(drop).map_err(|error| error.to_string()));
+            });
+        }
+        if local {
+            let (node, pending) = (self.clone(), pending.clone());
+            reactor::run_or_spawn(Group::Statement, "write-local", async move {
+                let result = replica::apply(&node, token, mutation).await;
+                pending.record(node.me(), result);
+            });
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Schema statements: from text to definitions, and what each of them changes. Pure.
+
+mod options;
+
+use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
+use types::{ColumnDef, ColumnKind, CqlType, KeyspaceDef, Replication, TableDef, TableId};
+
+use crate::error::{QueryError, invalid};
+use crate::schema::{Change, ChangeKind, Schema, Target, describe};
+use crate::system;
+
+/// A schema statement with its names resolved. `Send`, because shard 0 executes it.
+#[derive(Clone, Debug)]
+pub(crate) enum Ddl {
+    CreateKeyspace { def: KeyspaceDef, if_not_exists: bool },
+    AlterKeyspace { name: String, properties: ast::Properties, if_exists: bool },
+    DropKeyspace { name: String, if_exists: bool },
+    CreateTable { def: TableDef, if_not_exists: bool, with_id: bool },
+    AlterTable { keyspace: String, name: String, change: TableChange, if_exists: bool },
+    DropTable { keyspace: String, name: String, if_exists: bool },
+}
+
+/// What a statement does to the schema document.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    pub entries: Vec<(Target, Option<String>)>,
+    pub change: Change,
+}
+
+/// Reads a `CREATE KEYSPACE` that [`describe::keyspace`] wrote.
+pub(crate) fn read_keyspace(text: &str) -> Result<KeyspaceDef, QueryError> {
+    match parse(text)? {
+        Statement::CreateKeyspace(create) => keyspace(&create),
+        _ => Err(invalid!("not a CREATE KEYSPACE")),
+    }
+}
+
+/// Reads a `CREATE TABLE` with its keyspace, and its id if it has one.
+pub(crate) fn read_table(text: &str) -> Result<TableDef, QueryError> {
+    match parse(text)? {
+        Statement::CreateTable(create) => table(&create, "").map(|(def, _)| def),
+        _ => Err(invalid!("not a CREATE TABLE")),
+    }
+}
+
+fn parse(text: &str) -> Result<Statement, QueryError> {
+    Ok(cql::parse(text).map_err(|error| QueryError::syntax(error.to_string()))?.statement)
+}
+
+/// Resolves a parsed schema statement; `None` when it is another kind of statement.
+pub(crate) fn resolve(statement: &Statement, current_keyspace: Option<&str>) -> Result<Option<Ddl>, QueryError> {
+    let qualify = |name: &ast::QualifiedName| -> Result<(String, String), QueryError> {
+        let keyspace = name.keyspace.as_deref().or(current_keyspace).ok_or_else(no_keyspace)?;
+        Ok((modifiable(keyspace)?.to_string(), name.name.clone()))
+    };
+    Ok(Some(match statement {
+        Statement::CreateKeyspace(create) => {
+            modifiable(&create.name)?;
+            Ddl::CreateKeyspace { def: keyspace(create)?, if_not_exists: create.if_not_exists }
+        }
+        Statement::AlterKeyspace(alter) => Ddl::AlterKeyspace {
+            name: modifiable(&alter.name)?.to_string(),
+            properties: alter.properties.clone(),
+            if_exists: alter.if_exists,
+        },
+        Statement::DropKeyspace { name, if_exists } => {
+            Ddl::DropKeyspace { name: modifiable(name)?.to_string(), if_exists: *if_exists }
+        }
+        Statement::CreateTable(create) => {
+            let (keyspace, _) = qualify(&create.name)?;
+            let (def, with_id) = table(create, &keyspace)?;
+            Ddl::CreateTable { def, with_id, if_not_exists: create.if_not_exists }
+        }
+        Statement::AlterTable(alter) => {
+            let (keyspace, name) = qualify(&alter.name)?;
+            Ddl::AlterTable { keyspace, name, change: alter.change.clone(), if_exists: alter.if_exists }
+        }
+        Statement::DropTable { name, if_exists } => {
+            let (keyspace, name) = qualify(name)?;
+            Ddl::DropTable { keyspace, name, if_exists: *if_exists }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+pub(crate) fn no_keyspace() -> QueryError {
+    invalid!("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
+}
+
+fn modifiable(keyspace: &str) -> Result<&str, QueryError> {
+    if system::is_system(keyspace) {
+        return Err(QueryError::new(
+            cql::response::ErrorKind::Unauthorized,
+            format!("{keyspace} keyspace is not user-modifiable."),
+        ));
+    }
+    Ok(keyspace)
+}
+
+/// Names become folders and parts of messages: Cassandra's rule, 48 word characters at most.
+fn check_name(what: &str, name: &str) -> Result<(), QueryError> {
+    let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if word && name.len() <= 48 {
+        return Ok(());
+    }
+    Err(invalid!(
+        "{what} name must not be empty, more than 48 characters long, or contain non-alphanumeric-underscore \
+         characters (got \"{name}\")"
+    ))
+}
+
+fn keyspace(create: &ast::CreateKeyspace) -> Result<KeyspaceDef, QueryError> {
+    check_name("Keyspace", &create.name)?;
+    let mut def = KeyspaceDef::new(&create.name, Replication::Local);
+    options::apply_to_keyspace(&mut def, &create.properties)?;
+    if !create.properties.contains_key("replication") {
+        return Err(QueryError::config("Missing mandatory replication strategy class"));
+    }
+    Ok(def)
+}
+
+/// The table, and whether the statement gave its id.
+fn table(create: &ast::CreateTable, keyspace: &str) -> Result<(TableDef, bool), QueryError> {
+    let keyspace = create.name.keyspace.as_deref().unwrap_or(keyspace);
+    check_name("Table", &create.name.name)?;
+    if create.partition_key.is_empty() {
+        return Err(invalid!("No PRIMARY KEY specified for table '{}' (exactly one required)", create.name.name));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for column in &create.columns {
+        if !seen.insert(&column.name) {
+            return Err(invalid!("Duplicate column '{}' declaration for table '{}'", column.name, create.name.name));
+        }
+        check_type(column)?;
+    }
+    let find = |name: &String| -> Result<&ColumnDefinition, QueryError> {
+        let column = create.columns.iter().find(|column| column.name == *name);
+        column.ok_or_else(|| invalid!("Unknown column '{name}' referenced in PRIMARY KEY for table '{}'", create.name.name))
+    };
+    let key_column = |name: &String| -> Result<&ColumnDefinition, QueryError> {
+        let column = find(name)?;
+        match &column.ty {
+            _ if column.is_static => {
+                Err(invalid!("Static column '{name}' cannot be part of the PRIMARY KEY"))
+            }
+            CqlType::Counter => Err(invalid!("counter type is not supported for PRIMARY KEY column '{name}'")),
+            CqlType::Duration => Err(invalid!("duration type is not supported for PRIMARY KEY column '{name}'")),
+            _ => Ok(column),
+        }
+    };
+    let mut builder = TableDef::builder(keyspace, &create.name.name);
+    for name in &create.partition_key {
+        builder = builder.partition_key(name, key_column(name)?.ty.clone());
+    }
+    for (at, name) in create.clustering.iter().enumerate() {
+        let descending = match create.clustering_order.get(at) {
+            None if create.clustering_order.is_empty() => false,
+            Some((ordered, direction)) if ordered == name => *direction == Direction::Descending,
+            _ => return Err(invalid!("Missing CLUSTERING ORDER for column {name}")),
+        };
+        builder = builder.clustering_ordered(name, key_column(name)?.ty.clone(), descending);
+    }
+    if create.clustering_order.len() > create.clustering.len() {
+        return Err(invalid!("Only clustering key columns can be defined in CLUSTERING ORDER directive"));
+    }
+    for column in &create.columns {
+        if create.partition_key.contains(&column.name) || create.clustering.contains(&column.name) {
+            continue;
+        }
+        if column.is_static && create.clustering.is_empty() {
+            return Err(invalid!("Static columns are only useful (and thus allowed) if the table has at least one clustering column"));
+        }
+        builder = match column.is_static {
+            true => builder.static_column(&column.name, column.ty.clone()),
+            false => builder.regular(&column.name, column.ty.clone()),
+        };
+    }
+    let mut def = builder.build();
+    let id = options::apply_to_table(&mut def.options, &create.properties)?;
+    if let Some(id) = id {
+        def.id = id;
+    }
+    Ok((def, id.is_some()))
+}
+
+fn check_type(column: &ColumnDefinition) -> Result<(), QueryError> {
+    if column.ty.is_counter() {
+        return Err(invalid!("Counter columns are not supported yet (column '{}')", column.name));
+    }
+    if column.ty.is_multi_cell() {
+        return Err(invalid!(
+            "Non-frozen collections are not supported yet: declare column '{}' as frozen<{}>",
+            column.name,
+            column.ty
+        ));
+    }
+    Ok(())
+}
+
+/// What `ddl` changes in `schema`, or `None` when it has nothing to do (`IF [NOT] EXISTS`).
+pub(crate) fn decide(
+    ddl: &Ddl,
+    schema: &Schema,
+    data_centres: &[String],
+    now_us: i64,
+) -> Result<Option<Decision>, QueryError> {
+    match ddl {
+        Ddl::CreateKeyspace { def, if_not_exists } => {
+            if schema.keyspace(&def.name).is_some() {
+                return if *if_not_exists { Ok(None) } else { Err(QueryError::already_exists(&def.name, "")) };
+            }
+            let mut def = def.clone();
+            options::resolve_data_centres(&mut def.replication, data_centres)?;
+            Ok(Some(keyspace_decision(&def, ChangeKind::Created)))
+        }
+        Ddl::AlterKeyspace { name, properties, if_exists } => {
+            let Some(known) = schema.keyspace(name) else {
+                return absent(*if_exists, || invalid!("Keyspace '{name}' doesn't exist"));
+            };
+            let mut def = KeyspaceDef { tables: Default::default(), ..(**known).clone() };
+            options::apply_to_keyspace(&mut def, properties)?;
+            options::resolve_data_centres(&mut def.replication, data_centres)?;
+            Ok(Some(keyspace_decision(&def, ChangeKind::Updated)))
+        }
+        Ddl::DropKeyspace { name, if_exists } => {
+            let Some(known) = schema.keyspace(name) else {
+                return absent(*if_exists, || invalid!("Keyspace '{name}' doesn't exist"));
+            };
+            let target = Target::Keyspace(name.clone());
+            let tables = known.tables.keys().map(|table| (Target::Table(name.clone(), table.clone()), None));
+            let entries = tables.chain([(target.clone(), None)]).collect();
+            Ok(Some(Decision { entries, change: Change { kind: ChangeKind::Dropped, target } }))
+        }
+        Ddl::CreateTable { def, if_not_exists, with_id } => {
+            let Some(keyspace) = schema.keyspace(&def.keyspace) else {
+                return Err(invalid!("Keyspace '{}' doesn't exist", def.keyspace));
+            };
+            if keyspace.tables.contains_key(&def.name) {
+                let exists = || QueryError::already_exists(&def.keyspace, &def.name);
+                return if *if_not_exists { Ok(None) } else { Err(exists()) };
+            }
+            let mut def = def.clone();
+            if !with_id {
+                def.id = TableId::from_creation(&def.keyspace, &def.name, now_us as u64);
+            }
+            Ok(Some(table_decision(&def, ChangeKind::Created)))
+        }
+        Ddl::AlterTable { keyspace, name, change, if_exists } => {
+            let Some(known) = schema.table(keyspace, name) else {
+                return absent(*if_exists, || invalid!("Table '{keyspace}.{name}' doesn't exist"));
+            };
+            let def = alter(known, change)?;
+            Ok(Some(table_decision(&def, ChangeKind::Updated)))
+        }
+        Ddl::DropTable { keyspace, name, if_exists } => {
+            if schema.table(keyspace, name).is_none() {
+                return absent(*if_exists, || invalid!("Table '{keyspace}.{name}' doesn't exist"));
+            }
+            let target = Target::Table(keyspace.clone(), name.clone());
+            let change = Change { kind: ChangeKind::Dropped, target: target.clone() };
+            Ok(Some(Decision { entries: vec![(target, None)], change }))
+        }
+    }
+}
+
+fn absent(if_exists: bool, error: impl FnOnce() -> QueryError) -> Result<Option<Decision>, QueryError> {
+    if if_exists { Ok(None) } else { Err(error()) }
+}
+
+fn keyspace_decision(def: &KeyspaceDef, kind: ChangeKind) -> Decision {
+    let target = Target::Keyspace(def.name.clone());
+    let entries = vec![(target.clone(), Some(describe::keyspace(def)))];
+    Decision { entries, change: Change { kind, target } }
+}
+
+fn table_decision(def: &TableDef, kind: ChangeKind) -> Decision {
+    let target = Target::Table(def.keyspace.clone(), def.name.clone());
+    let entries = vec![(target.clone(), Some(describe::table_with_id(def)))];
+    Decision { entries, change: Change { kind, target } }
+}
+
+/// Only what leaves stored rows readable as they are: options, and columns added behind the others.
+fn alter(known: &TableDef, change: &TableChange) -> Result<TableDef, QueryError> {
+    let mut def = known.clone();
+    match change {
+        TableChange::Properties(properties) => {
+            options::apply_to_table(&mut def.options, properties)?;
+        }
+        TableChange::Add { columns, if_not_exists } => {
+            for column in columns {
+                check_type(column)?;
+                if known.column(&column.name).is_some() {
+                    if *if_not_exists {
+                        continue;
+                    }
+                    return Err(invalid!("Column with name '{}' already exists", column.name));
+                }
+                let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+                let added = ColumnDef { name: column.name.clone(), ty: column.ty.clone(), kind, descending: false };
+                let list = if column.is_static { &mut def.statics } else { &mut def.regulars };
+                list.push(added);
+                list.sort_by(|a, b| a.name.cmp(&b.name));
+            }
+        }
+        TableChange::Drop { .. } | TableChange::Rename { .. } | TableChange::AlterType { .. } => {
+            return Err(invalid!("ALTER TABLE can add columns and change options; nothing else yet"));
+        }
+    }
+    Ok(def)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> TableDef {
+        let def = read_table(text).unwrap();
+        let again = read_table(&describe::table_with_id(&def)).unwrap();
+        assert_eq!(again, def, "{}", describe::table_with_id(&def));
+        def
+    }
+
+    #[test]
+    fn a_described_table_reads_back_the_same() {
+        check("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+        let def = check(
+            "CREATE TABLE ks.t (a int, b text, c timeuuid, d int, s text static, \"Odd Name\" frozen<list<int>>, \
+             PRIMARY KEY ((a, b), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND comment = 'it''s' \
+             AND gc_grace_seconds = 5 AND compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 6}",
+        );
+        assert_eq!((def.partition_key.len(), def.clustering.len(), def.statics.len()), (2, 2, 1));
+        assert!(def.clustering[0].descending && !def.clustering[1].descending);
+        assert_eq!((def.options.gc_grace_seconds, def.options.comment.as_str()), (5, "it's"));
+    }
+
+    #[test]
+    fn a_described_keyspace_reads_back_the_same() {
+        for replication in
+            ["{'class': 'SimpleStrategy', 'replication_factor': 3}", "{'class': 'NetworkTopologyStrategy', 'dc1': 2}"]
+        {
+            let def = read_keyspace(&format!("CREATE KEYSPACE ks WITH replication = {replication}")).unwrap();
+            assert_eq!(read_keyspace(&describe::keyspace(&def)).unwrap(), def);
+        }
+    }
+
+    #[test]
+    fn wrong_statements_are_refused() {
+        let check = |text: &str, expect: &str| {
+            let message = read_table(text).unwrap_err().message;
+            assert!(message.contains(expect), "{text}: {message}");
+        };
+        check("CREATE TABLE ks.t (k int, v int)", "No PRIMARY KEY");
+        check("CREATE TABLE ks.t (k int PRIMARY KEY, k int)", "Duplicate");
+        check("CREATE TABLE ks.t (k int, PRIMARY KEY (z))", "Unknown column 'z'");
+        check("CREATE TABLE ks.t (k int PRIMARY KEY, s int static)", "Static columns are only useful");
+        check("CREATE TABLE ks.t (k counter PRIMARY KEY)", "ounter");
+        check("CREATE TABLE ks.t (k int PRIMARY KEY, l list<int>)", "frozen<list<int>>");
+        check("CREATE TABLE ks.t (k int PRIMARY KEY) WITH nonsense = 1", "Unknown property 'nonsense'");
+    }
+}

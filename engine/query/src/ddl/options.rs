@@ -1,0 +1,133 @@
+//! `WITH name = value` of keyspaces and tables. Unknown names are refused; known ones without effect are kept.
+
+use std::collections::BTreeMap;
+
+use cql::ast::{Properties, PropertyValue};
+use types::{KeyspaceDef, Replication, TableId, TableOptions};
+
+use crate::error::{QueryError, invalid};
+
+/// Options that are stored and shown, and change nothing yet: they belong to features that are not there.
+const KEPT: &[&str] = &[
+    "additional_write_policy",
+    "cdc",
+    "crc_check_chance",
+    "dclocal_read_repair_chance",
+    "max_index_interval",
+    "memtable_flush_period_in_ms",
+    "min_index_interval",
+    "read_repair",
+    "read_repair_chance",
+    "speculative_retry",
+];
+
+fn text<'a>(name: &str, value: &'a PropertyValue) -> Result<&'a str, QueryError> {
+    match value {
+        PropertyValue::Text(text) => Ok(text),
+        PropertyValue::Map(_) => Err(QueryError::syntax(format!("Invalid value for property '{name}': not a map"))),
+    }
+}
+
+fn map(name: &str, value: &PropertyValue) -> Result<BTreeMap<String, String>, QueryError> {
+    match value {
+        PropertyValue::Map(map) => Ok(map.clone()),
+        PropertyValue::Text(_) => Err(QueryError::syntax(format!("Invalid value for property '{name}': it is a map"))),
+    }
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &PropertyValue) -> Result<T, QueryError> {
+    let text = text(name, value)?;
+    text.parse().map_err(|_| QueryError::syntax(format!("Invalid value {text} for '{name}': not a number in range")))
+}
+
+pub(super) fn apply_to_keyspace(def: &mut KeyspaceDef, properties: &Properties) -> Result<(), QueryError> {
+    for (name, value) in properties {
+        match name.as_str() {
+            "replication" => {
+                let options = map(name, value)?;
+                def.replication =
+                    Replication::from_options(&options).map_err(|error| QueryError::config(error.to_string()))?;
+                if def.replication == Replication::Local {
+                    return Err(QueryError::config("LocalStrategy is for the system's own keyspaces"));
+                }
+            }
+            "durable_writes" => {
+                def.durable_writes = match text(name, value)?.to_ascii_lowercase().as_str() {
+                    "true" => true,
+                    "false" => false,
+                    other => return Err(QueryError::syntax(format!("Invalid value {other} for 'durable_writes'"))),
+                }
+            }
+            _ => return Err(QueryError::syntax(format!("Unknown property '{name}'"))),
+        }
+    }
+    Ok(())
+}
+
+/// Replaces `replication_factor`, which stands for every data centre, and refuses data centres that do not exist.
+pub(super) fn resolve_data_centres(replication: &mut Replication, known: &[String]) -> Result<(), QueryError> {
+    let Replication::NetworkTopology(factors) = replication else { return Ok(()) };
+    if let Some(factor) = factors.remove("replication_factor") {
+        for dc in known {
+            factors.entry(dc.clone()).or_insert(factor);
+        }
+    }
+    match factors.keys().find(|dc| !known.contains(dc)) {
+        Some(dc) => Err(QueryError::config(format!(
+            "Unrecognized strategy option {{{dc}}} passed to NetworkTopologyStrategy; the data centers are {}",
+            known.join(", ")
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Sets the options; gives the `id` when there is one.
+pub(super) fn apply_to_table(
+    options: &mut TableOptions,
+    properties: &Properties,
+) -> Result<Option<TableId>, QueryError> {
+    let mut id = None;
+    for (name, value) in properties {
+        match name.as_str() {
+            "comment" => options.comment = text(name, value)?.to_string(),
+            "default_time_to_live" => options.default_time_to_live_s = number(name, value)?,
+            "gc_grace_seconds" => options.gc_grace_seconds = number(name, value)?,
+            "bloom_filter_fp_chance" => {
+                let chance: f64 = number(name, value)?;
+                // The least chance that Cassandra's table of bits per key reaches.
+                if !(6.71e-5..=1.0).contains(&chance) {
+                    return Err(QueryError::config(format!(
+                        "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 (got {chance})"
+                    )));
+                }
+                options.bloom_filter_fp_chance = chance;
+            }
+            "compaction" => options.compaction = compaction(map(name, value)?)?,
+            "compression" => options.compression = map(name, value)?,
+            "caching" => options.caching = map(name, value)?,
+            "id" => {
+                let bytes = types::uuid::parse(text(name, value)?).map_err(|error| invalid!("id: {error}"))?;
+                id = Some(TableId(u128::from_be_bytes(bytes)));
+            }
+            kept if KEPT.contains(&kept) => {
+                let text = text(name, value)?;
+                let plain = text.parse::<f64>().is_ok() || matches!(text, "true" | "false");
+                let text = if plain { text.to_string() } else { crate::schema::describe::string(text) };
+                options.other.insert(name.clone(), text);
+            }
+            _ => return Err(QueryError::syntax(format!("Unknown property '{name}'"))),
+        }
+    }
+    Ok(id)
+}
+
+fn compaction(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
+    let class = options.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));
+    match class {
+        "SizeTieredCompactionStrategy" => Ok(options),
+        "" => Err(QueryError::config("Missing sub-option 'class' for the 'compaction' option.")),
+        other => Err(QueryError::config(format!(
+            "Unable to use compaction strategy class '{other}': SizeTieredCompactionStrategy is the only one yet"
+        ))),
+    }
+}

@@ -1,0 +1,222 @@
+//! Statements executed: requests of a client, through plans, to the coordinator and back as a RESULT.
+
+mod modify;
+mod page;
+mod rows;
+mod select;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cql::request::{Batch, BatchKind, Parameters, QueryOrId, Request};
+use cql::response::{self, SchemaChange, SchemaTarget};
+use cql::{Value, Values};
+use reactor::{Group, Work};
+
+use crate::error::{QueryError, invalid};
+use crate::node::Node;
+use crate::plan::{Context, Plan};
+use crate::prepared::{self, Prepared};
+use crate::schema::{Change, ChangeKind, Target, agreement};
+
+/// What a connection remembers between its requests.
+pub struct Client {
+    keyspace: RefCell<Option<String>>,
+}
+
+impl Client {
+    pub fn new() -> Rc<Self> {
+        Rc::new(Self { keyspace: RefCell::new(None) })
+    }
+
+    fn keyspace(&self) -> Option<String> {
+        self.keyspace.borrow().clone()
+    }
+}
+
+/// A RESULT.
+#[derive(Debug)]
+pub enum Outcome {
+    Void,
+    /// The body, ready to be sent.
+    Body(Vec<u8>),
+}
+
+impl Outcome {
+    /// Appends the body of RESULT.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Outcome::Void => response::encode_void(out),
+            Outcome::Body(body) => out.extend_from_slice(body),
+        }
+    }
+
+    fn of(encode: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut body = Vec::new();
+        encode(&mut body);
+        Outcome::Body(body)
+    }
+}
+
+impl Change {
+    pub fn to_protocol(&self) -> SchemaChange {
+        let change = match self.kind {
+            ChangeKind::Created => response::Change::Created,
+            ChangeKind::Updated => response::Change::Updated,
+            ChangeKind::Dropped => response::Change::Dropped,
+        };
+        match &self.target {
+            Target::Keyspace(keyspace) => {
+                SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Keyspace }
+            }
+            Target::Table(keyspace, table) => {
+                SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Table(table.clone()) }
+            }
+        }
+    }
+}
+
+/// What an execution is given beside its plan.
+#[derive(Clone, Copy)]
+pub(crate) struct Execution<'a> {
+    pub parameters: &'a Parameters<'a>,
+    pub values: &'a [Value<'a>],
+}
+
+impl Node {
+    /// Executes QUERY, PREPARE, EXECUTE or BATCH.
+    pub async fn execute(self: &Rc<Self>, client: &Client, request: Request<'_>) -> Result<Outcome, QueryError> {
+        match request {
+            Request::Execute { id, parameters } => {
+                reactor::charge(Work::StatementExecute, 0);
+                let prepared = self.prepared(id)?.ok_or_else(|| QueryError::unprepared(id))?;
+                self.run(client, &prepared, &parameters).await
+            }
+            Request::Query { query, parameters } => {
+                let keyspace = client.keyspace();
+                let prepared = prepared::plan_text(self, query, keyspace.as_deref())?;
+                self.run(client, &prepared, &parameters).await
+            }
+            Request::Prepare { query } => self.prepare(client, query).await,
+            Request::Batch(batch) => self.run_batch(client, &batch).await,
+            _ => Err(QueryError::protocol("Not a request that a statement can answer")),
+        }
+    }
+
+    /// Prepares on every shard of the node, so that the id works on all connections.
+    async fn prepare(self: &Rc<Self>, client: &Client, text: &str) -> Result<Outcome, QueryError> {
+        let keyspace = client.keyspace();
+        let (id, prepared) = self.prepare_here(text, keyspace.as_deref())?;
+        let mut elsewhere = Vec::new();
+        for shard in (0..self.shards).filter(|&shard| shard != self.shard) {
+            let (text, keyspace) = (text.to_string(), keyspace.clone());
+            elsewhere.push(reactor::submit_to_with(shard, Group::Statement, "prepare", move || async move {
+                if let Some(node) = reactor::local::<Node>() {
+                    // A shard that cannot plan it yet says "unprepared", and the client prepares again.
+                    let _ = node.prepare_here(&text, keyspace.as_deref());
+                }
+            }));
+        }
+        for shard in elsewhere {
+            shard.await;
+        }
+        Ok(Outcome::of(|out| prepared.encode(&id, out)))
+    }
+
+    async fn run(
+        self: &Rc<Self>,
+        client: &Client,
+        prepared: &Prepared,
+        parameters: &Parameters<'_>,
+    ) -> Result<Outcome, QueryError> {
+        let values = in_order(parameters.values, &prepared.marker_names)?;
+        let execution = Execution { parameters, values: &values };
+        match &prepared.planned.plan {
+            Plan::Modify(modify) => {
+                self.modify(modify, execution).await?;
+                Ok(Outcome::Void)
+            }
+            Plan::Select(select) => self.select(select, execution).await.map(Outcome::Body),
+            Plan::Batch { kind, statements, timestamp } => {
+                let context = self.context();
+                let timestamp = modify::timestamp_of(timestamp.as_ref(), &values, &context)?;
+                let parameters = Parameters { timestamp: timestamp.or(parameters.timestamp), ..*parameters };
+                let execution = Execution { parameters: &parameters, values: &values };
+                let statements: Vec<_> = statements.iter().map(|modify| (modify, execution)).collect();
+                self.modify_together(*kind, &statements, parameters.consistency).await?;
+                Ok(Outcome::Void)
+            }
+            Plan::Schema(ddl) => {
+                let change = agreement::change(self, ddl.clone()).await?;
+                Ok(change.map_or(Outcome::Void, |change| {
+                    Outcome::of(|out| response::encode_schema_change(out, &change.to_protocol()))
+                }))
+            }
+            Plan::Truncate(table) => {
+                self.truncate(table).await?;
+                Ok(Outcome::Void)
+            }
+            Plan::Use(keyspace) => {
+                if self.keyspace(keyspace).is_none() {
+                    return Err(invalid!("Keyspace '{keyspace}' does not exist"));
+                }
+                *client.keyspace.borrow_mut() = Some(keyspace.clone());
+                Ok(Outcome::of(|out| response::encode_set_keyspace(out, keyspace)))
+            }
+            Plan::Describe(describe) => describe.execute(self, client.keyspace().as_deref()).map(Outcome::Body),
+        }
+    }
+
+    async fn run_batch(self: &Rc<Self>, client: &Client, batch: &Batch<'_>) -> Result<Outcome, QueryError> {
+        if batch.kind == BatchKind::Counter {
+            return Err(invalid!("Counters are not supported yet"));
+        }
+        let keyspace = client.keyspace();
+        let mut parts = Vec::with_capacity(batch.statements.len());
+        for statement in &batch.statements {
+            let prepared = match statement.statement {
+                QueryOrId::Id(id) => self.prepared(id)?.ok_or_else(|| QueryError::unprepared(id))?,
+                QueryOrId::Query(text) => Rc::new(prepared::plan_text(self, text, keyspace.as_deref())?),
+            };
+            let values = in_order(statement.values, &prepared.marker_names)?;
+            parts.push((prepared, values));
+        }
+        let parameters = Parameters {
+            serial_consistency: batch.serial_consistency,
+            timestamp: batch.timestamp,
+            ..Parameters::new(batch.consistency, Values::default())
+        };
+        let mut statements = Vec::with_capacity(parts.len());
+        for (prepared, values) in &parts {
+            let Plan::Modify(modify) = &prepared.planned.plan else {
+                return Err(invalid!("Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."));
+            };
+            statements.push((modify, Execution { parameters: &parameters, values }));
+        }
+        self.modify_together(batch.kind, &statements, batch.consistency).await?;
+        Ok(Outcome::Void)
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        Context { now_us: reactor::wall_us() as i64, random: reactor::random }
+    }
+}
+
+/// The values by marker: as they come, or by their names.
+fn in_order<'a>(values: Values<'a>, names: &[String]) -> Result<Vec<Value<'a>>, QueryError> {
+    if values.are_named() {
+        let find = |name: &String| {
+            let found = values.named().find(|(given, _)| given.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value).ok_or_else(|| invalid!("No value was given for the variable {name}"))
+        };
+        return names.iter().map(find).collect();
+    }
+    if values.len() != names.len() {
+        return Err(invalid!(
+            "There were {} markers(?) in CQL but {} bound variables",
+            names.len(),
+            values.len()
+        ));
+    }
+    Ok(values.iter().collect())
+}

@@ -1,0 +1,285 @@
+//! SELECT executed: partitions by key, or the ring range by range, page by page.
+
+use std::rc::Rc;
+
+use storage::{Bytes, Partition, ReadCommand, ScanCommand, Slice};
+use types::Token;
+
+use super::Execution;
+use super::modify::now_s;
+use super::page::Page;
+use super::rows::{Collector, Flow, Limits};
+use crate::coordinator::ScanPosition;
+use crate::error::{QueryError, invalid};
+use crate::node::Node;
+use crate::plan::{self, Bound, Context, PartitionPlan, Select, Source, Values};
+use crate::system;
+
+fn limit_of(source: Option<&Source>, values: &Values<'_>, context: &Context) -> Result<u64, QueryError> {
+    let Some(source) = source else { return Ok(u64::MAX) };
+    match source.bind(values, context)? {
+        Bound::Unset => Ok(u64::MAX),
+        Bound::Null => Err(invalid!("Invalid null value of limit")),
+        Bound::Bytes(bytes) => {
+            let bytes = <[u8; 4]>::try_from(&*bytes).map_err(|_| invalid!("Invalid limit value"))?;
+            match i32::from_be_bytes(bytes) {
+                limit if limit <= 0 => Err(invalid!("LIMIT must be strictly positive")),
+                limit => Ok(limit as u64),
+            }
+        }
+    }
+}
+
+impl Node {
+    /// The body of RESULT Rows.
+    pub(super) async fn select(
+        self: &Rc<Self>,
+        select: &Select,
+        execution: Execution<'_>,
+    ) -> Result<Vec<u8>, QueryError> {
+        let (parameters, values) = (execution.parameters, execution.values);
+        let context = self.context();
+        let page = parameters.paging_state.map(Page::decode).transpose()?;
+        let limit = limit_of(select.limit.as_ref(), values, &context)?;
+        let per_partition = limit_of(select.per_partition_limit.as_ref(), values, &context)?;
+        let page_size = match parameters.page_size {
+            Some(rows) if rows > 0 && !select.is_aggregate() => u64::from(rows),
+            _ => u64::MAX,
+        };
+        let limits = Limits {
+            page: page_size,
+            total: page.as_ref().map_or(limit, |page| page.remaining),
+            per_partition,
+            resume: page.map(|page| (page.position, page.remaining_in_partition)),
+        };
+        let mut collector = Collector::new(select, values, &context, parameters.skip_metadata, limits)?;
+        let flow = if system::is_system(&select.table.keyspace) {
+            self.select_system(select, &mut collector, values, &context)?
+        } else {
+            plan::check_read_consistency(parameters.consistency)?;
+            match &select.partition {
+                PartitionPlan::Keys(keys) => {
+                    let keys = keys.keys(values, &context)?;
+                    self.select_keys(select, &mut collector, keys, execution, &context).await?
+                }
+                PartitionPlan::Tokens { lower, upper } => {
+                    match PartitionPlan::tokens(lower, upper, values, &context)? {
+                        Some(tokens) => self.select_tokens(select, &mut collector, tokens, execution, &context).await?,
+                        None => Flow::Done,
+                    }
+                }
+            }
+        };
+        let state = match (flow, &collector.position) {
+            (Flow::PageFull, Some(position)) => Some(
+                Page {
+                    position: position.clone(),
+                    remaining: collector.remaining,
+                    remaining_in_partition: collector.remaining_in_partition,
+                }
+                .encode(),
+            ),
+            _ => None,
+        };
+        Ok(collector.finish(state.as_deref(), parameters.skip_metadata))
+    }
+
+    async fn select_keys(
+        self: &Rc<Self>,
+        select: &Select,
+        collector: &mut Collector<'_>,
+        keys: Vec<Vec<u8>>,
+        execution: Execution<'_>,
+        context: &Context,
+    ) -> Result<Flow, QueryError> {
+        let table = &select.table;
+        let all = select.slices.slices(table, execution.values, context)?;
+        let resume = collector.position.clone();
+        for key in keys {
+            let mut slices = all.clone();
+            if let Some(position) = &resume {
+                if key.as_slice() < &*position.key {
+                    continue;
+                }
+                if key.as_slice() == &*position.key {
+                    let Some(rest) = behind(&slices, position, select) else { continue };
+                    slices = rest;
+                }
+            }
+            let token = Token::of_key(&key);
+            let key = Bytes::from(key);
+            loop {
+                let limit_rows = collector.wanted();
+                let command = ReadCommand {
+                    table: table.id,
+                    key: key.clone(),
+                    slices: std::mem::take(&mut slices),
+                    reverse: select.reverse,
+                    limit_rows,
+                    now_s: now_s(context),
+                };
+                let asked = command.slices.clone();
+                let read = self.read(table, token, command, execution.parameters.consistency).await?;
+                let Some(partition) = read else { break };
+                match collector.take(&partition)? {
+                    Flow::More => {}
+                    flow => return Ok(flow),
+                }
+                let live = partition.live_rows(now_s(context)).count();
+                let next = collector.position.as_ref().filter(|position| position.key == key);
+                match next.and_then(|position| behind(&asked, position, select)) {
+                    Some(rest) if live >= limit_rows && collector.remaining_in_partition > 0 => slices = rest,
+                    _ => break,
+                }
+            }
+        }
+        Ok(Flow::Done)
+    }
+
+    async fn select_tokens(
+        self: &Rc<Self>,
+        select: &Select,
+        collector: &mut Collector<'_>,
+        tokens: (Token, Token),
+        execution: Execution<'_>,
+        context: &Context,
+    ) -> Result<Flow, QueryError> {
+        let table = &select.table;
+        let slices = select.slices.slices(table, execution.values, context)?;
+        let slices = if select.slices.is_all() { Vec::new() } else { slices };
+        let resume = collector.position.clone().map(|position| (Token::of_key(&position.key), position));
+        for range in self.ranges(&table.keyspace, tokens)? {
+            let mut after = None;
+            if let Some((token, position)) = &resume {
+                if range.1.0 != i64::MIN && *token > range.1 {
+                    continue;
+                }
+                if *token > range.0 || range.0.0 == i64::MIN {
+                    after = Some((position.key.clone(), position.clustering.clone()));
+                }
+            }
+            loop {
+                let command = ScanCommand {
+                    table: table.id,
+                    tokens: range,
+                    after: after.take(),
+                    slices: slices.clone(),
+                    limit_rows: collector.wanted(),
+                    now_s: now_s(context),
+                };
+                let (partitions, more) =
+                    self.scan_range(table, command, execution.parameters.consistency).await?;
+                for partition in &partitions {
+                    match collector.take(partition)? {
+                        Flow::More => {}
+                        flow => return Ok(flow),
+                    }
+                }
+                let Some(last) = partitions.last().filter(|_| more) else { break };
+                let enough = collector.remaining_in_partition == 0;
+                let row = last.rows.last().filter(|_| !enough && !table.clustering.is_empty());
+                after = Some((last.key.clone(), row.map(|row| row.clustering.clone())));
+            }
+        }
+        Ok(Flow::Done)
+    }
+
+    /// The parts of `tokens` that have the same replicas throughout, in token order.
+    fn ranges(&self, keyspace: &str, tokens: (Token, Token)) -> Result<Vec<(Token, Token)>, QueryError> {
+        let map = self.replication(keyspace)?;
+        let mut whole: Vec<(Token, Token, Vec<cluster::NodeIndex>)> = Vec::new();
+        let mut add = |start: Token, end: Token, nodes: &[cluster::NodeIndex]| {
+            let mut nodes = nodes.to_vec();
+            nodes.sort();
+            match whole.last_mut() {
+                Some((_, last_end, last_nodes)) if *last_end == start && *last_nodes == nodes => *last_end = end,
+                _ => whole.push((start, end, nodes)),
+            }
+        };
+        let ring_end = Token(i64::MIN);
+        let mut parts: Vec<(Token, Token, cluster::ReplicaSet)> = Vec::new();
+        for (range, replicas) in map.describe() {
+            if range.start >= range.end {
+                // The range that goes around the ring's end is its last and its first part.
+                parts.push((range.start, ring_end, replicas));
+                if range.end != ring_end {
+                    parts.push((ring_end, range.end, replicas));
+                }
+            } else {
+                parts.push((range.start, range.end, replicas));
+            }
+        }
+        parts.sort_by_key(|(start, ..)| *start);
+        for (start, end, replicas) in &parts {
+            add(*start, *end, replicas.nodes());
+        }
+        let (lower, upper) = tokens;
+        let clip = |(start, end, _): (Token, Token, Vec<cluster::NodeIndex>)| {
+            let start = start.max(lower);
+            let end = match (end == ring_end, upper == ring_end) {
+                (_, true) => end,
+                (true, false) => upper,
+                (false, false) => end.min(upper),
+            };
+            (end == ring_end || start < end).then_some((start, end))
+        };
+        Ok(whole.into_iter().filter_map(clip).collect())
+    }
+
+    fn select_system(
+        &self,
+        select: &Select,
+        collector: &mut Collector<'_>,
+        values: &Values<'_>,
+        context: &Context,
+    ) -> Result<Flow, QueryError> {
+        let table = &select.table;
+        let mut partitions: Vec<Partition> = self.system_view(|view| system::partitions(table, view));
+        match &select.partition {
+            PartitionPlan::Keys(keys) => {
+                let keys = keys.keys(values, context)?;
+                partitions.retain(|partition| keys.iter().any(|key| **key == *partition.key));
+            }
+            PartitionPlan::Tokens { lower, upper } => {
+                let Some((start, end)) = PartitionPlan::tokens(lower, upper, values, context)? else {
+                    return Ok(Flow::Done);
+                };
+                partitions.retain(|partition| {
+                    let token = Token::of_key(&partition.key);
+                    token > start && (end.0 == i64::MIN || token <= end)
+                });
+            }
+        }
+        partitions.sort_by_key(|partition| (Token::of_key(&partition.key), partition.key.clone()));
+        let slices = select.slices.slices(table, values, context)?;
+        let resume = collector.position.clone().map(|position| (Token::of_key(&position.key), position));
+        for mut partition in partitions {
+            let mut wanted = slices.clone();
+            if let Some((token, position)) = &resume {
+                let at = (Token::of_key(&partition.key), &partition.key);
+                if at < (*token, &position.key) {
+                    continue;
+                }
+                if partition.key == position.key {
+                    let Some(rest) = behind(&wanted, position, select) else { continue };
+                    wanted = rest;
+                }
+            }
+            partition.rows.retain(|row| wanted.iter().any(|slice| slice.contains(&row.clustering, table)));
+            match collector.take(&partition)? {
+                Flow::More => {}
+                flow => return Ok(flow),
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+/// What is left of `slices` behind `position`; `None` when nothing is.
+fn behind(slices: &[Slice], position: &ScanPosition, select: &Select) -> Option<Vec<Slice>> {
+    let clustering = position.clustering.as_ref()?;
+    let slices = if slices.is_empty() { &[Slice::all()] } else { slices };
+    let rest: Vec<Slice> =
+        slices.iter().filter_map(|slice| slice.behind(clustering, select.reverse, &select.table)).collect();
+    (!rest.is_empty()).then_some(rest)
+}

@@ -1,0 +1,237 @@
+//! One shard's view of its node: what a statement needs to be planned and executed.
+//!
+//! Every shard has its own `Node`; they share nothing but immutable snapshots (the schema) that shard 0 sends round.
+//! Messages from other shards find the node as the shard's local `Node`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Messenger, NodeIndex, ReplicaSet, ReplicationMap, Topology};
+use reactor::Group;
+use storage::Storage;
+use types::{KeyspaceDef, TableDef, Token, shard_of};
+
+use crate::error::{QueryError, invalid, server};
+use crate::prepared::PreparedCache;
+use crate::schema::{Change, Schema, agreement};
+use crate::system::{self, NodeView, SystemTables};
+
+/// How long a coordinator waits for replicas. Defaults are Cassandra's.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    pub read: Duration,
+    pub write: Duration,
+    pub range: Duration,
+    pub truncate: Duration,
+    /// For the other nodes to take over a schema change.
+    pub schema: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self { read: ms(5000), write: ms(2000), range: ms(10_000), truncate: ms(60_000), schema: ms(10_000) }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub cluster_name: String,
+    /// Where `schema.cql` lives.
+    pub data_dir: String,
+    pub timeouts: Timeouts,
+    /// Prepared statements kept per shard; the least recently prepared go first.
+    pub prepared_max: usize,
+}
+
+/// Who wants to hear of schema changes: one per connection that registered for events.
+pub type SchemaListener = Rc<dyn Fn(&Change)>;
+
+/// Bits of the token that do not choose the shard, as Scylla's default `murmur3_partitioner_ignore_msb_bits`: each
+/// shard owns 4096 slices of the ring, so that any range of some size touches all of them.
+pub const IGNORE_MSB: u8 = 12;
+
+pub struct Node {
+    pub config: Config,
+    pub topology: Arc<Topology>,
+    pub storage: Rc<Storage>,
+    pub(crate) messenger: RefCell<Option<Rc<Messenger>>>,
+    schema: RefCell<Arc<Schema>>,
+    replication: RefCell<BTreeMap<String, Rc<ReplicationMap>>>,
+    pub(crate) system: SystemTables,
+    pub(crate) prepared: RefCell<PreparedCache>,
+    pub(crate) shard: usize,
+    pub(crate) shards: usize,
+    last_timestamp: Cell<i64>,
+    listeners: RefCell<BTreeMap<u64, SchemaListener>>,
+    next_listener: Cell<u64>,
+}
+
+impl Node {
+    pub fn new(config: Config, topology: Arc<Topology>, storage: Rc<Storage>, schema: Arc<Schema>) -> Rc<Self> {
+        let (shard, shards) = reactor::shard_index();
+        let node = Rc::new(Self {
+            prepared: RefCell::new(PreparedCache::new(config.prepared_max)),
+            config,
+            topology,
+            storage,
+            messenger: RefCell::new(None),
+            schema: RefCell::new(Arc::new(Schema::default())),
+            replication: RefCell::new(BTreeMap::new()),
+            system: SystemTables::new(),
+            shard,
+            shards,
+            last_timestamp: Cell::new(0),
+            listeners: RefCell::new(BTreeMap::new()),
+            next_listener: Cell::new(0),
+        });
+        node.take_schema(schema);
+        node
+    }
+
+    /// Messages to other nodes go through it; a node without one is alone.
+    pub fn use_messenger(self: &Rc<Self>, messenger: Rc<Messenger>) {
+        messenger.set_schema_version(self.schema().version);
+        let node = Rc::downgrade(self);
+        messenger.on_schema_difference(move |peer, _| {
+            if let Some(node) = node.upgrade() {
+                drop(reactor::spawn(Group::Maintenance, "schema-pull", async move {
+                    agreement::pull(&node, peer).await;
+                }));
+            }
+        });
+        *self.messenger.borrow_mut() = Some(messenger);
+    }
+
+    pub(crate) fn messenger(&self) -> Option<Rc<Messenger>> {
+        self.messenger.borrow().clone()
+    }
+
+    pub fn schema(&self) -> Arc<Schema> {
+        self.schema.borrow().clone()
+    }
+
+    /// Makes `schema` the one that statements are planned against. Prepared statements are planned anew.
+    fn take_schema(&self, schema: Arc<Schema>) {
+        let mut maps = BTreeMap::new();
+        for (name, keyspace) in &schema.keyspaces {
+            match self.topology.replication_map(&keyspace.replication) {
+                Ok(map) => drop(maps.insert(name.clone(), Rc::new(map))),
+                Err(error) => tracing::error!(keyspace = name, %error, "the keyspace has no replicas here"),
+            }
+        }
+        *self.replication.borrow_mut() = maps;
+        *self.schema.borrow_mut() = schema;
+        self.prepared.borrow_mut().schema_changed();
+    }
+
+    /// [`take_schema`](Self::take_schema), and the storage and the listeners follow.
+    pub(crate) async fn install_schema(&self, schema: Arc<Schema>, changes: &[Change]) -> Result<(), QueryError> {
+        let old = self.schema();
+        for table in schema.tables() {
+            match old.table_by_id(table.id) {
+                None => self.storage.add_table(table.clone()).await.map_err(server)?,
+                Some(known) if known.version != table.version => {
+                    self.storage.update_table(table.clone()).await.map_err(server)?
+                }
+                Some(_) => {}
+            }
+        }
+        self.take_schema(schema.clone());
+        for table in old.tables() {
+            if schema.table_by_id(table.id).is_none() {
+                self.storage.drop_table(table.id).await.map_err(server)?;
+            }
+        }
+        if let Some(messenger) = self.messenger() {
+            messenger.set_schema_version(schema.version);
+        }
+        let listeners: Vec<SchemaListener> = self.listeners.borrow().values().cloned().collect();
+        for listener in listeners {
+            changes.iter().for_each(|change| listener(change));
+        }
+        Ok(())
+    }
+
+    /// Calls `listener` after every schema change until [`unlisten`](Self::unlisten).
+    pub fn listen(&self, listener: SchemaListener) -> u64 {
+        let id = self.next_listener.get();
+        self.next_listener.set(id + 1);
+        self.listeners.borrow_mut().insert(id, listener);
+        id
+    }
+
+    pub fn unlisten(&self, id: u64) {
+        self.listeners.borrow_mut().remove(&id);
+    }
+
+    /// A user's or a system keyspace.
+    pub fn keyspace(&self, name: &str) -> Option<Arc<KeyspaceDef>> {
+        self.system.keyspace(name).cloned().or_else(|| self.schema.borrow().keyspace(name).cloned())
+    }
+
+    pub fn table(&self, keyspace: &str, name: &str) -> Result<Arc<TableDef>, QueryError> {
+        let Some(def) = self.keyspace(keyspace) else {
+            return Err(invalid!("keyspace {keyspace} does not exist"));
+        };
+        def.tables.get(name).cloned().ok_or_else(|| invalid!("table {name} does not exist"))
+    }
+
+    pub(crate) fn replication(&self, keyspace: &str) -> Result<Rc<ReplicationMap>, QueryError> {
+        let map = self.replication.borrow().get(keyspace).cloned();
+        map.ok_or_else(|| invalid!("keyspace {keyspace} does not exist"))
+    }
+
+    pub(crate) fn replicas(&self, keyspace: &str, token: Token) -> Result<ReplicaSet, QueryError> {
+        match self.replication.borrow().get(keyspace) {
+            Some(map) => Ok(map.replicas(token)),
+            None => Err(invalid!("keyspace {keyspace} does not exist")),
+        }
+    }
+
+    pub fn me(&self) -> NodeIndex {
+        self.topology.local_index()
+    }
+
+    pub(crate) fn is_alive(&self, node: NodeIndex) -> bool {
+        node == self.me() || self.messenger.borrow().as_ref().is_some_and(|messenger| messenger.is_alive(node))
+    }
+
+    pub(crate) fn owner_shard(&self, token: Token) -> usize {
+        if self.shards == 1 { 0 } else { shard_of(token, self.shards as u32, IGNORE_MSB) as usize }
+    }
+
+    /// A write timestamp in microseconds, larger than any given before on this shard.
+    pub(crate) fn next_timestamp(&self) -> i64 {
+        let now = (reactor::wall_us() as i64).max(self.last_timestamp.get() + 1);
+        self.last_timestamp.set(now);
+        now
+    }
+
+    pub(crate) fn system_view<T>(&self, read: impl FnOnce(&system::View<'_>) -> T) -> T {
+        let schema = self.schema();
+        let messenger = self.messenger();
+        let view_of = |node: &cluster::Node, schema_version: u128| NodeView {
+            host_id: node.host_id,
+            address: node.address,
+            native_port: node.native_port,
+            internode_port: node.internode_port,
+            data_centre: node.data_center.clone(),
+            rack: node.rack.clone(),
+            tokens: node.tokens.iter().map(|token| token.0).collect(),
+            schema_version,
+        };
+        let version_of = |index| messenger.as_ref().and_then(|messenger| messenger.schema_version_of(index));
+        let peers = self.topology.peers().map(|peer| view_of(peer, version_of(peer.index).unwrap_or(0))).collect();
+        read(&system::View {
+            cluster_name: &self.config.cluster_name,
+            local: view_of(self.topology.local(), schema.version),
+            peers,
+            schema: &schema,
+            system: &self.system,
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! Plans: statements with every name and type resolved, ready to be executed with values.
+//!
+//! A plan is made once per prepared statement and schema version. Making one is pure.
+
+mod functions;
+mod modify;
+mod restrictions;
+mod select;
+mod source;
+
+use std::sync::Arc;
+
+use cql::Consistency;
+use cql::ast::{self, Statement};
+use cql::response::ColumnSpec;
+use types::{CqlType, TableDef};
+
+pub(crate) use functions::Function;
+pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
+pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
+pub(crate) use select::{Aggregate, Expression, Filter, Select};
+pub(crate) use source::{Bound, Context, Source, Values};
+
+use crate::ddl::{self, Ddl};
+use crate::error::{QueryError, invalid};
+use crate::node::Node;
+
+pub(crate) enum Plan {
+    Select(Select),
+    Modify(Modify),
+    Batch { kind: cql::request::BatchKind, statements: Vec<Modify>, timestamp: Option<Source> },
+    Schema(Ddl),
+    Truncate(Arc<TableDef>),
+    Use(String),
+    Describe(crate::describe::Describe),
+}
+
+/// What the bind markers of a statement want, found while planning.
+pub(crate) struct Markers {
+    specs: Vec<Option<ColumnSpec>>,
+    names: Vec<Option<String>>,
+    /// For whom the markers are: the statement's table.
+    keyspace: String,
+    table: String,
+}
+
+impl Markers {
+    fn want(&mut self, marker: u16, name: &str, ty: &CqlType) {
+        let name = self.names[marker as usize].as_deref().unwrap_or(name);
+        let spec = ColumnSpec::new(&self.keyspace, &self.table, name, ty.clone());
+        self.specs[marker as usize] = Some(spec);
+    }
+
+    fn for_table(&mut self, table: &TableDef) {
+        self.keyspace.clone_from(&table.keyspace);
+        self.table.clone_from(&table.name);
+    }
+}
+
+/// A planned statement.
+pub(crate) struct Planned {
+    pub plan: Plan,
+    pub markers: Vec<ColumnSpec>,
+    /// For each component of the partition key the marker that gives it; empty when markers do not give them all.
+    pub partition_key: Vec<u16>,
+}
+
+/// Plans `parsed`. `keyspace` is the session's.
+pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) -> Result<Planned, QueryError> {
+    let names: Vec<Option<String>> = parsed.markers.clone();
+    let mut markers =
+        Markers { specs: vec![None; names.len()], names, keyspace: String::new(), table: String::new() };
+    let mut partition_key = Vec::new();
+    let plan = match &parsed.statement {
+        Statement::Select(statement) => {
+            let table = find_table(node, &statement.table, keyspace)?;
+            markers.for_table(&table);
+            let select = select::plan(table, statement, &mut markers)?;
+            partition_key = select.partition.key_markers();
+            Plan::Select(select)
+        }
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+            let modify = plan_modify(node, &parsed.statement, keyspace, &mut markers)?;
+            partition_key = modify.key.markers();
+            Plan::Modify(modify)
+        }
+        Statement::Batch(batch) => plan_batch(node, batch, keyspace, &mut markers, &mut partition_key)?,
+        Statement::Use(name) => Plan::Use(name.clone()),
+        Statement::Truncate(name) => {
+            let table = find_table(node, name, keyspace)?;
+            if crate::system::is_system(&table.keyspace) {
+                return Err(invalid!("Cannot truncate system table {}.{}", table.keyspace, table.name));
+            }
+            Plan::Truncate(table)
+        }
+        Statement::InsertJson(_) => return Err(invalid!("INSERT JSON is not supported yet")),
+        other => match ddl::resolve(other, keyspace)? {
+            Some(ddl) => Plan::Schema(ddl),
+            None => return Err(invalid!("This statement is not supported yet")),
+        },
+    };
+    let markers: Option<Vec<ColumnSpec>> = markers.specs.into_iter().collect();
+    let markers = markers.ok_or_else(|| invalid!("Bind variables cannot be used here"))?;
+    Ok(Planned { plan, markers, partition_key })
+}
+
+fn plan_batch(
+    node: &Node,
+    batch: &ast::Batch,
+    keyspace: Option<&str>,
+    markers: &mut Markers,
+    partition_key: &mut Vec<u16>,
+) -> Result<Plan, QueryError> {
+    if batch.kind == cql::request::BatchKind::Counter {
+        return Err(invalid!("Counters are not supported yet"));
+    }
+    let mut statements = Vec::new();
+    for statement in &batch.statements {
+        let modify = plan_modify(node, statement, keyspace, markers)?;
+        if statements.is_empty() {
+            *partition_key = modify.key.markers();
+        }
+        if batch.using.timestamp.is_some() && modify.timestamp.is_some() {
+            return Err(invalid!("Timestamp must be set either on BATCH or individual statements"));
+        }
+        statements.push(modify);
+    }
+    let timestamp = batch.using.timestamp.as_ref();
+    let timestamp = timestamp.map(|term| Source::resolve(term, &CqlType::BigInt, "[timestamp]", markers)).transpose()?;
+    Ok(Plan::Batch { kind: batch.kind, statements, timestamp })
+}
+
+fn plan_modify(
+    node: &Node,
+    statement: &Statement,
+    keyspace: Option<&str>,
+    markers: &mut Markers,
+) -> Result<Modify, QueryError> {
+    let name = match statement {
+        Statement::Insert(insert) => &insert.table,
+        Statement::Update(update) => &update.table,
+        Statement::Delete(delete) => &delete.table,
+        _ => return Err(invalid!("Only UPDATE, INSERT and DELETE statements are allowed in a BATCH")),
+    };
+    let table = find_table(node, name, keyspace)?;
+    if crate::system::is_system(&table.keyspace) {
+        let text = format!("{} keyspace is not user-modifiable.", table.keyspace);
+        return Err(QueryError::new(cql::response::ErrorKind::Unauthorized, text));
+    }
+    markers.for_table(&table);
+    match statement {
+        Statement::Insert(insert) => modify::insert(table, insert, markers),
+        Statement::Update(update) => modify::update(table, update, markers),
+        Statement::Delete(delete) => modify::delete(table, delete, markers),
+        _ => Err(invalid!("Only UPDATE, INSERT and DELETE statements are allowed in a BATCH")),
+    }
+}
+
+fn find_table(node: &Node, name: &ast::QualifiedName, keyspace: Option<&str>) -> Result<Arc<TableDef>, QueryError> {
+    let keyspace = name.keyspace.as_deref().or(keyspace).ok_or_else(ddl::no_keyspace)?;
+    node.table(keyspace, &name.name)
+}
+
+/// Levels that a write cannot have.
+pub(crate) fn check_write_consistency(consistency: Consistency) -> Result<(), QueryError> {
+    match consistency.is_serial() {
+        true => Err(invalid!("You must use conditional updates for serializable writes")),
+        false => Ok(()),
+    }
+}
+
+/// Levels that a read cannot have.
+pub(crate) fn check_read_consistency(consistency: Consistency) -> Result<(), QueryError> {
+    match consistency {
+        Consistency::Any => Err(invalid!("ANY ConsistencyLevel is only supported for writes")),
+        Consistency::EachQuorum => Err(invalid!("EACH_QUORUM ConsistencyLevel is only supported for writes")),
+        Consistency::Serial | Consistency::LocalSerial => {
+            Err(invalid!("SERIAL reads need lightweight transactions, which are not supported yet"))
+        }
+        _ => Ok(()),
+    }
+}

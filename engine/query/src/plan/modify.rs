@@ -1,0 +1,226 @@
+//! INSERT, UPDATE and DELETE: which cells of which rows get which values.
+
+use std::sync::Arc;
+
+use cql::ast::{self, Condition, DeleteTarget, Operation, Operator, Relation, Term};
+use types::{ColumnKind, CqlType, TableDef};
+
+use super::restrictions::{analyse, column};
+use super::{KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
+use crate::error::{QueryError, invalid};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ModifyKind {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// What part of a partition the statement is about.
+#[derive(Clone, Debug)]
+pub(crate) enum ClusteringTarget {
+    /// The partition as a whole, or its static row alone.
+    Partition,
+    /// Whole clusterings.
+    Rows(SlicePlan),
+    /// A deletion of all rows in slices.
+    Range(SlicePlan),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Modify {
+    pub table: Arc<TableDef>,
+    pub kind: ModifyKind,
+    pub key: KeyPlan,
+    pub target: ClusteringTarget,
+    /// By index in `TableDef::regulars`, in its order. For a DELETE the value is null.
+    pub cells: Vec<(u16, Source)>,
+    /// By index in `TableDef::statics`.
+    pub statics: Vec<(u16, Source)>,
+    pub timestamp: Option<Source>,
+    pub ttl: Option<Source>,
+}
+
+fn using(
+    using: &ast::Using,
+    markers: &mut Markers,
+) -> Result<(Option<Source>, Option<Source>), QueryError> {
+    let mut resolve = |term: &Option<Term>, ty: CqlType, name: &str| {
+        term.as_ref().map(|term| Source::resolve(term, &ty, name, markers)).transpose()
+    };
+    Ok((resolve(&using.timestamp, CqlType::BigInt, "[timestamp]")?, resolve(&using.ttl, CqlType::Int, "[ttl]")?))
+}
+
+fn unconditional(conditional: bool) -> Result<(), QueryError> {
+    match conditional {
+        true => Err(invalid!("Lightweight transactions (IF ..) are not supported yet")),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn insert(
+    table: Arc<TableDef>,
+    insert: &ast::Insert,
+    markers: &mut Markers,
+) -> Result<Modify, QueryError> {
+    unconditional(insert.if_not_exists)?;
+    if insert.columns.len() != insert.values.len() {
+        return Err(invalid!("Unmatched column names/values"));
+    }
+    let mut relations = Vec::new();
+    let mut assigned = Vec::new();
+    for (at, (name, value)) in insert.columns.iter().zip(&insert.values).enumerate() {
+        if insert.columns[..at].contains(name) {
+            return Err(invalid!("The column names contains duplicates"));
+        }
+        if column(&table, name)?.is_primary_key() {
+            relations.push(Relation::Column {
+                column: name.clone(),
+                operator: Operator::Equal,
+                value: value.clone(),
+            });
+        } else {
+            assigned.push((name.as_str(), value));
+        }
+    }
+    for key in &table.partition_key {
+        if !insert.columns.contains(&key.name) {
+            return Err(invalid!("Some partition key parts are missing: {}", key.name));
+        }
+    }
+    let (timestamp, ttl) = using(&insert.using, markers)?;
+    let mut modify = base(table, ModifyKind::Insert, &relations, markers)?;
+    (modify.timestamp, modify.ttl) = (timestamp, ttl);
+    for (name, value) in assigned {
+        assign(&mut modify, name, value, markers)?;
+    }
+    settle_target(modify)
+}
+
+pub(super) fn update(
+    table: Arc<TableDef>,
+    update: &ast::Update,
+    markers: &mut Markers,
+) -> Result<Modify, QueryError> {
+    unconditional(update.condition != Condition::None)?;
+    // Markers are resolved in the order of the text, which clients rely on only through their positions.
+    let (timestamp, ttl) = using(&update.using, markers)?;
+    let mut modify = base(table, ModifyKind::Update, &update.filter, markers)?;
+    (modify.timestamp, modify.ttl) = (timestamp, ttl);
+    for assignment in &update.assignments {
+        let Operation::Set(value) = &assignment.operation else {
+            return Err(invalid!(
+                "Only plain assignments are supported yet: {} is neither a counter nor a non-frozen collection",
+                assignment.column
+            ));
+        };
+        assign(&mut modify, &assignment.column, value, markers)?;
+    }
+    settle_target(modify)
+}
+
+pub(super) fn delete(
+    table: Arc<TableDef>,
+    delete: &ast::Delete,
+    markers: &mut Markers,
+) -> Result<Modify, QueryError> {
+    unconditional(delete.condition != Condition::None)?;
+    let timestamp = delete.timestamp.as_ref();
+    let timestamp =
+        timestamp.map(|term| Source::resolve(term, &CqlType::BigInt, "[timestamp]", markers)).transpose()?;
+    let mut modify = base(table, ModifyKind::Delete, &delete.filter, markers)?;
+    modify.timestamp = timestamp;
+    for target in &delete.targets {
+        match target {
+            DeleteTarget::Column(name) => {
+                if column(&modify.table, name)?.is_primary_key() {
+                    return Err(invalid!("Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"));
+                }
+                assign(&mut modify, name, &Term::Null, markers)?;
+            }
+            DeleteTarget::Element { column, .. } => {
+                return Err(invalid!("Elements of {column} cannot be deleted: it is frozen"));
+            }
+        }
+    }
+    if delete.targets.is_empty() {
+        return Ok(modify);
+    }
+    settle_target(modify)
+}
+
+/// Key, target and table; no cells yet.
+fn base(
+    table: Arc<TableDef>,
+    kind: ModifyKind,
+    relations: &[Relation],
+    markers: &mut Markers,
+) -> Result<Modify, QueryError> {
+    let restrictions = analyse(&table, relations, markers)?;
+    if let Some(filter) = restrictions.filters.first() {
+        let name = &filter.column.name;
+        return Err(match filter.column.kind {
+            ColumnKind::Clustering(_) => invalid!("PRIMARY KEY column \"{name}\" cannot be restricted as preceding column is not restricted"),
+            ColumnKind::PartitionKey(_) => invalid!("Some partition key parts are missing: {}", missing(&table, relations)),
+            _ => invalid!("Non PRIMARY KEY columns found in where clause: {name}"),
+        });
+    }
+    let PartitionPlan::Keys(key) = restrictions.partition else {
+        return Err(invalid!("Some partition key parts are missing: {}", missing(&table, relations)));
+    };
+    let slices = restrictions.slices;
+    let target = if slices.is_rows(&table) && !table.clustering.is_empty() {
+        ClusteringTarget::Rows(slices)
+    } else if slices.is_all() {
+        ClusteringTarget::Partition
+    } else {
+        ClusteringTarget::Range(slices)
+    };
+    Ok(Modify { table, kind, key, target, cells: Vec::new(), statics: Vec::new(), timestamp: None, ttl: None })
+}
+
+fn missing(table: &TableDef, relations: &[Relation]) -> String {
+    let restricted = |name: &str| {
+        relations.iter().any(|relation| match relation {
+            Relation::Column { column, .. } | Relation::In { column, .. } => column == name,
+            _ => false,
+        })
+    };
+    let names = table.partition_key.iter().map(|column| column.name.as_str()).filter(|name| !restricted(name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn assign(modify: &mut Modify, name: &str, value: &Term, markers: &mut Markers) -> Result<(), QueryError> {
+    let table = modify.table.clone();
+    let def = column(&table, name)?;
+    let index = |at: Option<usize>| at.map(|at| at as u16);
+    let (list, index) = match def.kind {
+        ColumnKind::Static => (&mut modify.statics, index(table.static_index(name))),
+        ColumnKind::Regular => (&mut modify.cells, index(table.regular_index(name))),
+        _ => return Err(invalid!("PRIMARY KEY part {name} found in SET part")),
+    };
+    let index = index.ok_or_else(|| invalid!("Undefined column name {name}"))?;
+    if list.iter().any(|(other, _)| *other == index) {
+        return Err(invalid!("Multiple incompatible setting of column {name}"));
+    }
+    list.push((index, Source::resolve(value, &def.ty, name, markers)?));
+    list.sort_by_key(|(index, _)| *index);
+    Ok(())
+}
+
+/// Rows that get values need a whole clustering; static values alone need none.
+fn settle_target(modify: Modify) -> Result<Modify, QueryError> {
+    let table = &modify.table;
+    let only_static = modify.cells.is_empty() && !modify.statics.is_empty();
+    match &modify.target {
+        ClusteringTarget::Partition if table.clustering.is_empty() || only_static => Ok(modify),
+        ClusteringTarget::Rows(_) => Ok(modify),
+        ClusteringTarget::Range(_) if only_static => Err(invalid!(
+            "Invalid restrictions on clustering columns since the statement modifies only static columns"
+        )),
+        _ => {
+            let names: Vec<&str> = table.clustering.iter().map(|column| column.name.as_str()).collect();
+            Err(invalid!("Some clustering keys are missing: {}", names.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Where a value of a statement comes from, and how it is got at execution.
+
+use std::borrow::Cow;
+
+use cql::Value;
+use cql::ast::{QualifiedName, Term};
+use cql::term::{self, Resolve, TermError, TermValue};
+use types::CqlType;
+
+use super::Markers;
+use super::functions::{Function, find};
+use crate::error::{QueryError, invalid};
+
+/// The bound values of one execution, by marker.
+pub(crate) type Values<'a> = [Value<'a>];
+
+/// What functions may ask of the execution.
+pub(crate) struct Context {
+    /// Microseconds since 1970.
+    pub now_us: i64,
+    /// For `now()`, `uuid()`.
+    pub random: fn() -> u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// `None` is null.
+    Constant(Option<Vec<u8>>),
+    Marker(u16, CqlType),
+    Call(Function, Vec<Source>),
+    /// A collection or tuple with markers or calls inside.
+    Compound { term: Term, ty: CqlType, name: String },
+}
+
+/// A value, or that there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Bound<'a> {
+    Unset,
+    Null,
+    Bytes(Cow<'a, [u8]>),
+}
+
+impl<'a> Bound<'a> {
+    /// For where a value must be: a key, a limit.
+    pub fn required(self, what: &str) -> Result<Cow<'a, [u8]>, QueryError> {
+        match self {
+            Bound::Bytes(bytes) => Ok(bytes),
+            Bound::Null => Err(invalid!("Invalid null value in condition for column {what}")),
+            Bound::Unset => Err(invalid!("Invalid unset value for column {what}")),
+        }
+    }
+}
+
+impl Source {
+    /// Resolves a term for a place called `name` of type `ty`.
+    pub fn resolve(item: &Term, ty: &CqlType, name: &str, markers: &mut Markers) -> Result<Source, QueryError> {
+        match item {
+            Term::Marker(marker) => {
+                markers.want(*marker, name, ty);
+                Ok(Source::Marker(*marker, ty.clone()))
+            }
+            Term::Function { name: function, arguments } => {
+                let (function, types) = find(&function.name, arguments.len())?;
+                if !function.returns(ty) {
+                    return Err(invalid!(
+                        "Type error: cannot assign result of function {} to {name} (type {ty})",
+                        function.name()
+                    ));
+                }
+                let arguments = arguments
+                    .iter()
+                    .zip(types)
+                    .map(|(argument, ty)| Source::resolve(argument, &ty, "arg", markers))
+                    .collect::<Result<_, _>>()?;
+                Ok(Source::Call(function, arguments))
+            }
+            item if !is_constant(item) => {
+                term::term_to_bytes(item, ty, name, &mut Planning { markers, name })?;
+                Ok(Source::Compound { term: item.clone(), ty: ty.clone(), name: name.to_string() })
+            }
+            constant => Ok(Source::Constant(term::literal_to_bytes(constant, ty, name)?)),
+        }
+    }
+
+    pub fn marker(&self) -> Option<u16> {
+        match self {
+            Source::Marker(marker, _) => Some(*marker),
+            _ => None,
+        }
+    }
+
+    /// The value for this execution, checked against its type.
+    pub fn bind<'v>(&'v self, values: &Values<'v>, context: &Context) -> Result<Bound<'v>, QueryError> {
+        Ok(match self {
+            Source::Constant(None) => Bound::Null,
+            Source::Constant(Some(bytes)) => Bound::Bytes(Cow::Borrowed(bytes)),
+            Source::Marker(marker, ty) => match values[*marker as usize] {
+                Value::Unset => Bound::Unset,
+                Value::Null => Bound::Null,
+                Value::Bytes(bytes) => {
+                    ty.validate(bytes).map_err(|error| invalid!("{error}"))?;
+                    Bound::Bytes(Cow::Borrowed(bytes))
+                }
+            },
+            Source::Call(function, arguments) => {
+                let arguments =
+                    arguments.iter().map(|argument| argument.bind(values, context)).collect::<Result<Vec<_>, _>>()?;
+                let bytes: Vec<Option<&[u8]>> = arguments
+                    .iter()
+                    .map(|argument| match argument {
+                        Bound::Bytes(bytes) => Some(&**bytes),
+                        _ => None,
+                    })
+                    .collect();
+                function.call(&bytes, context)?.map_or(Bound::Null, |bytes| Bound::Bytes(Cow::Owned(bytes)))
+            }
+            Source::Compound { term, ty, name } => {
+                match term::term_to_bytes(term, ty, name, &mut Binding { values, context })? {
+                    TermValue::Bytes(bytes) => Bound::Bytes(Cow::Owned(bytes)),
+                    TermValue::Null => Bound::Null,
+                    TermValue::Unset => Bound::Unset,
+                }
+            }
+        })
+    }
+}
+
+/// Walks a term to learn what its markers want; the bytes that come of it mean nothing.
+struct Planning<'a> {
+    markers: &'a mut Markers,
+    name: &'a str,
+}
+
+impl Resolve for Planning<'_> {
+    fn marker(&mut self, index: u16, ty: &CqlType) -> Result<TermValue, TermError> {
+        self.markers.want(index, self.name, ty);
+        Ok(TermValue::Bytes(Vec::new()))
+    }
+
+    fn function(&mut self, name: &QualifiedName, arguments: &[Term], ty: &CqlType) -> Result<TermValue, TermError> {
+        let term = Term::Function { name: name.clone(), arguments: arguments.to_vec() };
+        Source::resolve(&term, ty, self.name, self.markers).map_err(|error| TermError(error.message))?;
+        Ok(TermValue::Bytes(Vec::new()))
+    }
+}
+
+/// Gives a term's markers and functions the values of one execution.
+struct Binding<'a> {
+    values: &'a Values<'a>,
+    context: &'a Context,
+}
+
+impl Resolve for Binding<'_> {
+    fn marker(&mut self, index: u16, ty: &CqlType) -> Result<TermValue, TermError> {
+        Ok(match self.values[index as usize] {
+            Value::Unset => TermValue::Unset,
+            Value::Null => TermValue::Null,
+            Value::Bytes(bytes) => {
+                ty.validate(bytes)?;
+                TermValue::Bytes(bytes.to_vec())
+            }
+        })
+    }
+
+    fn function(&mut self, name: &QualifiedName, arguments: &[Term], _: &CqlType) -> Result<TermValue, TermError> {
+        let refuse = |error: QueryError| TermError(error.message);
+        let (function, types) = find(&name.name, arguments.len()).map_err(refuse)?;
+        let mut bound = Vec::new();
+        for (argument, ty) in arguments.iter().zip(&types) {
+            bound.push(match term::term_to_bytes(argument, ty, "arg", self)? {
+                TermValue::Bytes(bytes) => Some(bytes),
+                _ => None,
+            });
+        }
+        let bound: Vec<Option<&[u8]>> = bound.iter().map(Option::as_deref).collect();
+        let result = function.call(&bound, self.context).map_err(refuse)?;
+        Ok(result.map_or(TermValue::Null, TermValue::Bytes))
+    }
+}
+
+/// Nothing inside depends on the execution.
+fn is_constant(item: &Term) -> bool {
+    match item {
+        Term::Null | Term::Constant { .. } => true,
+        Term::Marker(_) | Term::Function { .. } => false,
+        Term::List(items) | Term::Set(items) | Term::Tuple(items) => items.iter().all(is_constant),
+        Term::Map(entries) => entries.iter().all(|(key, value)| is_constant(key) && is_constant(value)),
+        Term::Cast { term, .. } => is_constant(term),
+    }
+}

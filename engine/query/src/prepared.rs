@@ -1,0 +1,139 @@
+//! Prepared statements of one shard.
+//!
+//! The id is a digest of the text and the session's keyspace, so every shard and node gives the same id and a client
+//! may execute anywhere. Plans are remade after a schema change, when they are next used.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use cql::response::{EncodedMetadata, encode_prepared};
+use types::hash::HashMap;
+
+use crate::error::QueryError;
+use crate::node::Node;
+use crate::plan::{self, Plan, Planned};
+
+pub(crate) type StatementId = [u8; 16];
+
+/// A planned statement with what PREPARE answers.
+pub(crate) struct Prepared {
+    pub planned: Planned,
+    pub marker_names: Vec<String>,
+    pub markers: EncodedMetadata,
+}
+
+impl Prepared {
+    fn new(planned: Planned) -> Self {
+        let marker_names = planned.markers.iter().map(|spec| spec.name.clone()).collect();
+        Self { markers: EncodedMetadata::new(&planned.markers), marker_names, planned }
+    }
+
+    /// Body of RESULT Prepared.
+    pub fn encode(&self, id: &StatementId, out: &mut Vec<u8>) {
+        let none = EncodedMetadata::new(&[]);
+        let columns = match &self.planned.plan {
+            Plan::Select(select) => &select.metadata,
+            _ => &none,
+        };
+        encode_prepared(out, id, &self.markers, &self.planned.partition_key, columns);
+    }
+}
+
+struct Entry {
+    text: String,
+    keyspace: Option<String>,
+    /// `None` until planned under the current schema.
+    prepared: RefCell<Option<Rc<Prepared>>>,
+}
+
+pub(crate) struct PreparedCache {
+    entries: HashMap<StatementId, Rc<Entry>>,
+    /// Ids in the order of preparation: the oldest goes first.
+    order: VecDeque<StatementId>,
+    max: usize,
+}
+
+impl PreparedCache {
+    pub fn new(max: usize) -> Self {
+        Self { entries: HashMap::default(), order: VecDeque::new(), max }
+    }
+
+    /// Plans have to be made anew.
+    pub fn schema_changed(&mut self) {
+        for entry in self.entries.values() {
+            entry.prepared.replace(None);
+        }
+    }
+
+    fn insert(&mut self, id: StatementId, entry: Entry) {
+        if self.entries.insert(id, Rc::new(entry)).is_none() {
+            self.order.push_back(id);
+        }
+        while self.entries.len() > self.max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.entries.remove(&oldest);
+        }
+    }
+}
+
+pub(crate) fn id_of(text: &str, keyspace: Option<&str>) -> StatementId {
+    let mut name = keyspace.unwrap_or("").as_bytes().to_vec();
+    name.push(0);
+    name.extend_from_slice(text.as_bytes());
+    types::uuid::from_name(&name)
+}
+
+/// Parses and plans `text` once.
+pub(crate) fn plan_text(node: &Node, text: &str, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
+    reactor::charge(reactor::Work::StatementParse, text.len() as u64);
+    if let Some(describe) = crate::describe::Describe::parse(text) {
+        return Ok(Prepared::new(Planned {
+            plan: Plan::Describe(describe),
+            markers: Vec::new(),
+            partition_key: Vec::new(),
+        }));
+    }
+    let parsed = cql::parse(text).map_err(|error| QueryError::syntax(error.to_string()))?;
+    plan::plan(node, &parsed, keyspace).map(Prepared::new)
+}
+
+impl Node {
+    /// Prepares on this shard.
+    pub(crate) fn prepare_here(
+        &self,
+        text: &str,
+        keyspace: Option<&str>,
+    ) -> Result<(StatementId, Rc<Prepared>), QueryError> {
+        let id = id_of(text, keyspace);
+        if let Some(prepared) = self.prepared(&id)? {
+            return Ok((id, prepared));
+        }
+        let prepared = Rc::new(plan_text(self, text, keyspace)?);
+        let entry = Entry {
+            text: text.to_string(),
+            keyspace: keyspace.map(str::to_string),
+            prepared: RefCell::new(Some(prepared.clone())),
+        };
+        self.prepared.borrow_mut().insert(id, entry);
+        Ok((id, prepared))
+    }
+
+    /// The statement of an id, planned under the current schema. `None`: not prepared here.
+    pub(crate) fn prepared(&self, id: &[u8]) -> Result<Option<Rc<Prepared>>, QueryError> {
+        let Ok(id) = StatementId::try_from(id) else { return Ok(None) };
+        let entry = match self.prepared.borrow().entries.get(&id) {
+            None => return Ok(None),
+            Some(entry) => {
+                if let Some(prepared) = &*entry.prepared.borrow() {
+                    return Ok(Some(prepared.clone()));
+                }
+                entry.clone()
+            }
+        };
+        let prepared = Rc::new(plan_text(self, &entry.text, entry.keyspace.as_deref())?);
+        entry.prepared.replace(Some(prepared.clone()));
+        Ok(Some(prepared))
+    }
+}

@@ -1,0 +1,89 @@
+//! Answers the requests of other nodes.
+
+use std::rc::Rc;
+
+use cluster::{Handler, Incoming};
+use reactor::Group;
+use types::TableId;
+
+use super::{codec, verb};
+use crate::node::Node;
+use crate::schema::agreement;
+
+/// The messenger's handler on one shard. It is made before the node, which needs the messenger.
+pub struct ReplicaHandler;
+
+impl Handler for ReplicaHandler {
+    fn handle(self: Rc<Self>, request: Incoming) {
+        let Some(node) = reactor::local::<Node>() else {
+            return request.reply.error(0, super::STARTING);
+        };
+        let group = match request.verb {
+            verb::SCHEMA_PUSH | verb::SCHEMA_PULL | verb::TRUNCATE => Group::Maintenance,
+            _ => Group::Statement,
+        };
+        // A name tells a stall's report what the task was for.
+        let name = match request.verb {
+            verb::MUTATE => "replica-write",
+            verb::READ => "replica-read",
+            verb::SCAN => "replica-scan",
+            _ => "replica-other",
+        };
+        reactor::run_or_spawn(group, name, async move {
+            let Incoming { verb, payload, reply, .. } = request;
+            match answer(&node, verb, &payload).await {
+                Ok(answer) => reply.send(&answer),
+                Err(cause) => reply.error(0, &cause),
+            }
+        });
+    }
+}
+
+async fn answer(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> Result<Vec<u8>, String> {
+    match verb {
+        verb::MUTATE => {
+            let (token, mutation) = codec::decode_token(payload)?;
+            super::apply(node, token, mutation.to_vec()).await.map(|()| Vec::new())
+        }
+        verb::READ => {
+            let (token, command) = codec::decode_token(payload)?;
+            let partition = super::read(node, token, codec::decode_read(command)?).await?;
+            Ok(codec::encode_answer(partition.as_ref()))
+        }
+        verb::SCAN => {
+            let (partitions, more) = super::scan(node, codec::decode_scan(payload)?).await?;
+            Ok(codec::encode_scanned(&partitions, more))
+        }
+        verb::TRUNCATE => {
+            let id = payload.try_into().map_err(|_| codec::MALFORMED)?;
+            super::truncate(node, TableId(u128::from_be_bytes(id))).await.map(|()| Vec::new())
+        }
+        verb::SCHEMA_PUSH => {
+            let text = String::from_utf8_lossy(payload).into_owned();
+            on_shard_0(node, move |node| async move { agreement::merge(&node, &text).await }).await.map(|()| Vec::new())
+        }
+        verb::SCHEMA_PULL => {
+            on_shard_0(node, |_| async { agreement::render() }).await.map(String::into_bytes)
+        }
+        other => Err(format!("no such request: {}", other.0)),
+    }
+}
+
+/// Schema work belongs to shard 0, whichever shard heard of it.
+async fn on_shard_0<T, Fut>(
+    node: &Rc<Node>,
+    work: impl FnOnce(Rc<Node>) -> Fut + Send + 'static,
+) -> Result<T, String>
+where
+    T: Send + 'static,
+    Fut: Future<Output = Result<T, crate::QueryError>> + 'static,
+{
+    if node.shard == 0 {
+        return work(node.clone()).await.map_err(|error| error.to_string());
+    }
+    reactor::submit_to_with(0, Group::Maintenance, "schema", move || async move {
+        let node = reactor::local::<Node>().ok_or(super::STARTING)?;
+        work(node).await.map_err(|error| error.to_string())
+    })
+    .await
+}

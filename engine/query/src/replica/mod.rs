@@ -1,0 +1,114 @@
+//! The replica's side: work on this node's own data, for its own coordinators and for those of other nodes.
+//!
+//! A partition belongs to one shard of the node; work that arrives on another is sent there.
+
+mod codec;
+mod handler;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use storage::{Partition, ReadCommand, ScanCommand};
+use types::{TableId, Token};
+
+use crate::node::Node;
+
+pub(crate) use codec::{decode_answer, decode_scanned, encode_mutate, encode_read, encode_scan};
+pub use handler::ReplicaHandler;
+
+/// What nodes ask each other.
+pub(crate) mod verb {
+    use cluster::Verb;
+
+    pub const MUTATE: Verb = Verb(1);
+    pub const READ: Verb = Verb(2);
+    pub const SCAN: Verb = Verb(3);
+    pub const TRUNCATE: Verb = Verb(4);
+    // From 0x80 on they go over the control connection, past any queue of statements.
+    pub const SCHEMA_PUSH: Verb = Verb(0x80);
+    pub const SCHEMA_PULL: Verb = Verb(0x81);
+}
+
+const STARTING: &str = "the shard is still starting";
+
+/// Applies an encoded mutation on the shard that owns `token`.
+pub(crate) async fn apply(node: &Rc<Node>, token: Token, mutation: Vec<u8>) -> Result<(), String> {
+    let owner = node.owner_shard(token);
+    if owner == node.shard {
+        return node.storage.apply(&mutation).await.map_err(|error| error.to_string());
+    }
+    reactor::submit_to(owner, "apply", move || async move {
+        let node = reactor::local::<Node>().ok_or(STARTING)?;
+        node.storage.apply(&mutation).await.map_err(|error| error.to_string())
+    })
+    .await
+}
+
+pub(crate) async fn read(node: &Rc<Node>, token: Token, command: ReadCommand) -> Result<Option<Partition>, String> {
+    let owner = node.owner_shard(token);
+    if owner == node.shard {
+        return node.storage.read(command).await.map_err(|error| error.to_string());
+    }
+    reactor::submit_to(owner, "read", move || async move {
+        let node = reactor::local::<Node>().ok_or(STARTING)?;
+        node.storage.read(command).await.map_err(|error| error.to_string())
+    })
+    .await
+}
+
+/// Scans this node's part of a token range: every shard gives its first rows, merged in token order.
+pub(crate) async fn scan(node: &Rc<Node>, command: ScanCommand) -> Result<(Vec<Partition>, bool), String> {
+    if node.shards == 1 {
+        return node.storage.scan(command).await.map_err(|error| error.to_string());
+    }
+    let limit = command.limit_rows;
+    let mut parts = Vec::new();
+    for shard in 0..node.shards {
+        let command = command.clone();
+        parts.push(reactor::submit_to(shard, "scan", move || async move {
+            let node = reactor::local::<Node>().ok_or(STARTING)?;
+            node.storage.scan(command).await.map_err(|error| error.to_string())
+        }));
+    }
+    let mut merged: BTreeMap<(Token, Vec<u8>), Partition> = BTreeMap::new();
+    let mut cut: Option<(Token, Vec<u8>)> = None;
+    for part in parts {
+        let (partitions, more): (Vec<Partition>, bool) = part.await?;
+        if more && let Some(last) = partitions.last() {
+            let last = (Token::of_key(&last.key), last.key.to_vec());
+            cut = Some(cut.map_or(last.clone(), |cut| cut.min(last)));
+        }
+        merged.extend(partitions.into_iter().map(|p| ((Token::of_key(&p.key), p.key.to_vec()), p)));
+    }
+    // Behind the earliest cut a shard's rows are incomplete.
+    let mut more = cut.is_some();
+    let mut taken: Vec<Partition> = Vec::new();
+    let mut rows = 0;
+    for (at, partition) in merged {
+        if cut.as_ref().is_some_and(|cut| at > *cut) || rows >= limit {
+            more = true;
+            break;
+        }
+        rows += partition.rows.len().max(1);
+        taken.push(partition);
+    }
+    Ok((taken, more))
+}
+
+/// Truncates the table on every shard of this node.
+pub(crate) async fn truncate(node: &Rc<Node>, table: TableId) -> Result<(), String> {
+    let elsewhere: Vec<_> = (0..node.shards)
+        .filter(|&shard| shard != node.shard)
+        .map(|shard| {
+            reactor::submit_to(shard, "truncate", move || async move {
+                let node = reactor::local::<Node>().ok_or(STARTING)?;
+                node.storage.truncate(table).await.map_err(|error| error.to_string())
+            })
+        })
+        .collect();
+    node.storage.truncate(table).await.map_err(|error| error.to_string())?;
+    for shard in elsewhere {
+        shard.await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! How a node's shards, and the nodes, come to know the same schema.
+//!
+//! Shard 0 keeps the document. A change is decided there, one at a time: written to `schema.cql`, given to the other
+//! shards, then pushed to every live node, which merges it and does the same. A node that was away sees another
+//! version in the heartbeats and pulls. Because documents merge by time, no order of these steps can make two nodes
+//! differ for good.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::NodeIndex;
+use reactor::sync::Semaphore;
+use reactor::{Group, fs};
+
+use super::document::{Change, Document, DocumentError};
+use super::{ChangeKind, Schema};
+use crate::ddl::{self, Ddl};
+use crate::error::{self, QueryError};
+use crate::node::Node;
+use crate::replica::verb;
+
+const FILE: &str = "schema.cql";
+
+/// The keeper of the document, a local of shard 0.
+pub struct Agreement {
+    document: RefCell<Document>,
+    one_at_a_time: Rc<Semaphore>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{path} cannot be read: {cause}")]
+    Read { path: String, cause: std::io::Error },
+    #[error("{path}: {cause}")]
+    Content { path: String, cause: DocumentError },
+}
+
+/// Reads the node's document; an absent file is an empty schema.
+pub async fn load(data_dir: &str) -> Result<(Document, Arc<Schema>), LoadError> {
+    let path = format!("{data_dir}/{FILE}");
+    let text = match fs::read(&path).await {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(cause) => return Err(LoadError::Read { path, cause }),
+    };
+    let content = |cause| LoadError::Content { path: path.clone(), cause };
+    let document = Document::parse(&text).map_err(content)?;
+    let schema = Arc::new(document.build().map_err(content)?);
+    Ok((document, schema))
+}
+
+impl Agreement {
+    /// Registers the keeper on the current shard, which must be shard 0.
+    pub fn install(document: Document) {
+        reactor::set_local(Rc::new(Self { document: RefCell::new(document), one_at_a_time: Semaphore::new(1) }));
+    }
+
+    fn of_shard() -> Result<Rc<Self>, QueryError> {
+        reactor::local::<Self>().ok_or_else(|| error::server("the schema is kept by shard 0"))
+    }
+}
+
+/// Executes a schema statement from any shard. `None`: nothing to change (`IF NOT EXISTS`).
+pub(crate) async fn change(node: &Rc<Node>, ddl: Ddl) -> Result<Option<Change>, QueryError> {
+    if node.shard == 0 {
+        return change_here(node, ddl).await;
+    }
+    reactor::submit_to_with(0, Group::Maintenance, "schema-change", move || async move {
+        let node = reactor::local::<Node>().ok_or_else(starting)?;
+        change_here(&node, ddl).await
+    })
+    .await
+}
+
+fn starting() -> QueryError {
+    error::server("the node is still starting")
+}
+
+async fn change_here(node: &Rc<Node>, ddl: Ddl) -> Result<Option<Change>, QueryError> {
+    let keeper = Agreement::of_shard()?;
+    let _turn = keeper.one_at_a_time.acquire(1).await;
+    let now_us = reactor::wall_us() as i64;
+    let data_centres = node.topology.data_centers();
+    let Some(decision) = ddl::decide(&ddl, &node.schema(), data_centres, now_us)? else { return Ok(None) };
+    let mut document = keeper.document.borrow().clone();
+    for (target, statement) in decision.entries {
+        document.set(target, statement, now_us);
+    }
+    take_over(node, &keeper, document, std::slice::from_ref(&decision.change)).await?;
+    push(node, &keeper).await;
+    Ok(Some(decision.change))
+}
+
+/// Merges another node's document, on shard 0.
+pub(crate) async fn merge(node: &Rc<Node>, text: &str) -> Result<(), QueryError> {
+    let keeper = Agreement::of_shard()?;
+    let _turn = keeper.one_at_a_time.acquire(1).await;
+    let theirs = Document::parse(text).map_err(error::server)?;
+    let mut document = keeper.document.borrow().clone();
+    let changes = document.merge(theirs);
+    if document != *keeper.document.borrow() {
+        take_over(node, &keeper, document, &changes).await?;
+    }
+    Ok(())
+}
+
+/// Our document as text, on shard 0.
+pub(crate) fn render() -> Result<String, QueryError> {
+    Ok(Agreement::of_shard()?.document.borrow().render())
+}
+
+/// Makes `document` durable, then the schema of every shard of the node.
+async fn take_over(
+    node: &Rc<Node>,
+    keeper: &Agreement,
+    document: Document,
+    changes: &[Change],
+) -> Result<(), QueryError> {
+    let schema = Arc::new(document.build().map_err(error::server)?);
+    fs::replace(&node.config.data_dir, FILE, document.render().as_bytes())
+        .await
+        .map_err(|error| error::server(format!("{}/{FILE}: {error}", node.config.data_dir)))?;
+    *keeper.document.borrow_mut() = document;
+    let mut elsewhere = Vec::new();
+    for shard in 1..node.shards {
+        let (schema, changes) = (schema.clone(), changes.to_vec());
+        elsewhere.push(reactor::submit_to_with(shard, Group::Maintenance, "schema-install", move || async move {
+            match reactor::local::<Node>() {
+                Some(node) => node.install_schema(schema, &changes).await,
+                None => Ok(()), // it reads the file when it starts
+            }
+        }));
+    }
+    node.install_schema(schema, changes).await?;
+    for shard in elsewhere {
+        shard.await?;
+    }
+    Ok(())
+}
+
+/// Sends our document to every live node and waits for their answers. One that does not answer pulls it later.
+async fn push(node: &Rc<Node>, keeper: &Agreement) {
+    let Some(messenger) = node.messenger() else { return };
+    let text = keeper.document.borrow().render();
+    let alive: Vec<NodeIndex> =
+        node.topology.peers().map(|peer| peer.index).filter(|&peer| messenger.is_alive(peer)).collect();
+    let timeout = node.config.timeouts.schema;
+    let calls: Vec<_> =
+        alive.iter().map(|&peer| messenger.call(peer, verb::SCHEMA_PUSH, text.as_bytes(), timeout)).collect();
+    for (peer, call) in alive.iter().zip(calls) {
+        if let Err(error) = call.await {
+            tracing::warn!(peer = peer.0, %error, "a node has not taken over the schema change yet");
+        }
+    }
+}
+
+/// Asks `peer` for its document: it has been heard of with another version than ours.
+pub(crate) async fn pull(node: &Rc<Node>, peer: NodeIndex) {
+    let Some(messenger) = node.messenger() else { return };
+    match messenger.call(peer, verb::SCHEMA_PULL, &[], node.config.timeouts.schema).await {
+        Ok(answer) => {
+            if let Err(error) = merge(node, &String::from_utf8_lossy(&answer)).await {
+                tracing::warn!(peer = peer.0, %error, "the schema of a node could not be merged");
+            }
+        }
+        Err(error) => tracing::debug!(peer = peer.0, %error, "no schema from this node"),
+    }
+}
+
+impl Change {
+    /// The protocol's word for it.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            ChangeKind::Created => "CREATED",
+            ChangeKind::Updated => "UPDATED",
+            ChangeKind::Dropped => "DROPPED",
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The mergeable form of the schema: what is stored, sent and compared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use types::{KeyspaceDef, TableDef};
+
+use super::Schema;
+use crate::ddl;
+
+/// What an entry is about. Keyspaces sort before tables.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Keyspace(String),
+    Table(String, String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    Created,
+    Updated,
+    Dropped,
+}
+
+/// One difference that a merge or a statement made; what clients are told as an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub kind: ChangeKind,
+    pub target: Target,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    changed_us: i64,
+    /// The `CREATE` statement; `None` once dropped.
+    statement: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    entries: BTreeMap<Target, Entry>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    #[error("schema document, line {line}: {text}")]
+    Malformed { line: usize, text: String },
+    #[error("schema document: the definition of {target:?} cannot be read: {cause}")]
+    Definition { target: Target, cause: String },
+}
+
+impl Document {
+    /// Records a definition, or with `None` a drop, as the newest.
+    pub fn set(&mut self, target: Target, statement: Option<String>, now_us: i64) {
+        let previous = self.entries.get(&target).map_or(i64::MIN, |entry| entry.changed_us);
+        let changed_us = now_us.max(previous.saturating_add(1));
+        self.entries.insert(target, Entry { changed_us, statement });
+    }
+
+    /// Takes over every entry of `other` that is newer than ours. Gives what changed, keyspaces first.
+    pub fn merge(&mut self, other: Document) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (target, theirs) in other.entries {
+            let ours = self.entries.get(&target);
+            if ours.is_some_and(|ours| *ours >= theirs) {
+                continue;
+            }
+            let had = ours.is_some_and(|ours| ours.statement.is_some());
+            let kind = match (had, theirs.statement.is_some()) {
+                (false, true) => Some(ChangeKind::Created),
+                (true, true) => Some(ChangeKind::Updated),
+                (true, false) => Some(ChangeKind::Dropped),
+                (false, false) => None,
+            };
+            changes.extend(kind.map(|kind| Change { kind, target: target.clone() }));
+            self.entries.insert(target, theirs);
+        }
+        changes
+    }
+
+    /// One line an entry: time, kind, names, statement with `\n` and `\\` escaped; an empty statement is a drop.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for (target, entry) in &self.entries {
+            let statement = entry.statement.as_deref().unwrap_or("").replace('\\', "\\\\").replace('\n', "\\n");
+            let _ = match target {
+                Target::Keyspace(name) => writeln!(text, "{} keyspace {name} {statement}", entry.changed_us),
+                Target::Table(ks, name) => writeln!(text, "{} table {ks}.{name} {statement}", entry.changed_us),
+            };
+        }
+        text
+    }
+
+    pub fn parse(text: &str) -> Result<Self, DocumentError> {
+        let mut document = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let malformed = || DocumentError::Malformed { line: index + 1, text: line.chars().take(80).collect() };
+            let mut parts = line.splitn(4, ' ');
+            let (Some(time), Some(kind), Some(name), Some(statement)) =
+                (parts.next(), parts.next(), parts.next(), parts.next())
+            else {
+                return Err(malformed());
+            };
+            let changed_us = time.parse().map_err(|_| malformed())?;
+            let target = match (kind, name.split_once('.')) {
+                ("keyspace", None) => Target::Keyspace(name.into()),
+                ("table", Some((ks, table))) => Target::Table(ks.into(), table.into()),
+                _ => return Err(malformed()),
+            };
+            let statement = (!statement.is_empty()).then(|| unescape(statement));
+            document.entries.insert(target, Entry { changed_us, statement });
+        }
+        Ok(document)
+    }
+
+    /// Names the content: equal on all nodes that know the same schema.
+    pub fn version(&self) -> u128 {
+        u128::from_be_bytes(types::uuid::from_name(self.render().as_bytes()))
+    }
+
+    /// The tables of a keyspace that exist now.
+    pub fn tables_of(&self, keyspace: &str) -> Vec<String> {
+        let live = |(target, entry): (&Target, &Entry)| match target {
+            Target::Table(ks, name) if ks == keyspace && entry.statement.is_some() => Some(name.clone()),
+            _ => None,
+        };
+        self.entries.iter().filter_map(live).collect()
+    }
+
+    /// Reads every definition. A table whose keyspace is gone is gone too.
+    pub fn build(&self) -> Result<Schema, DocumentError> {
+        let mut keyspaces: BTreeMap<String, KeyspaceDef> = BTreeMap::new();
+        for (target, entry) in &self.entries {
+            let Some(statement) = &entry.statement else { continue };
+            let failed = |cause: String| DocumentError::Definition { target: target.clone(), cause };
+            match target {
+                Target::Keyspace(name) => {
+                    let def = ddl::read_keyspace(statement).map_err(|e| failed(e.to_string()))?;
+                    keyspaces.insert(name.clone(), def);
+                }
+                Target::Table(ks, name) => {
+                    let Some(keyspace) = keyspaces.get_mut(ks) else { continue };
+                    let mut def: TableDef = ddl::read_table(statement).map_err(|e| failed(e.to_string()))?;
+                    def.version = entry.changed_us as u64;
+                    keyspace.tables.insert(name.clone(), Arc::new(def));
+                }
+            }
+        }
+        let keyspaces = keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect();
+        Ok(Schema::new(self.version(), keyspaces))
+    }
+}
+
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, c == '\\') {
+            (_, true) => out.push(match chars.next() {
+                Some('n') => '\n',
+                other => other.unwrap_or('\\'),
+            }),
+            (c, _) => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doc(entries: &[(&str, i64, Option<&str>)]) -> Document {
+        let mut document = Document::default();
+        for (name, at, statement) in entries {
+            document.set(Target::Keyspace(name.to_string()), statement.map(str::to_string), *at);
+        }
+        document
+    }
+
+    #[test]
+    fn merging_in_any_order_agrees() {
+        let a = doc(&[("x", 1, Some("one")), ("y", 5, None)]);
+        let b = doc(&[("x", 2, Some("two\nlines \\ here")), ("z", 1, Some("z"))]);
+        let c = doc(&[("y", 4, Some("old")), ("z", 1, Some("zz"))]);
+        let mut first = a.clone();
+        first.merge(b.clone());
+        first.merge(c.clone());
+        let mut second = c;
+        second.merge(a);
+        second.merge(b);
+        assert_eq!(first, second);
+        assert_eq!(first.version(), second.version());
+        assert_eq!(Document::parse(&first.render()).unwrap(), first);
+    }
+
+    #[test]
+    fn a_merge_tells_what_changed() {
+        let mut ours = doc(&[("x", 1, Some("one")), ("y", 1, Some("y"))]);
+        let changes = ours.merge(doc(&[("x", 2, None), ("y", 2, Some("y2")), ("z", 1, Some("z")), ("q", 1, None)]));
+        let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
+        assert_eq!(kinds, [ChangeKind::Dropped, ChangeKind::Updated, ChangeKind::Created]);
+    }
+
+    #[test]
+    fn a_change_is_always_newer_than_the_last() {
+        let mut ours = doc(&[("x", 10, Some("one"))]);
+        let old = ours.clone();
+        ours.set(Target::Keyspace("x".into()), Some("two".into()), 3);
+        let mut merged = old;
+        assert_eq!(merged.merge(ours).len(), 1);
+    }
+
+    #[test]
+    fn a_malformed_line_is_named() {
+        let error = Document::parse("1 keyspace ks CREATE\nnonsense").unwrap_err().to_string();
+        assert!(error.contains("line 2: nonsense"), "{error}");
+    }
+}

@@ -1,0 +1,55 @@
+//! The schema of the cluster as one node knows it.
+//!
+//! [`Document`] is the truth: one entry per keyspace and table, each with the time of its last change, dropped ones
+//! included. Documents merge by taking the newer entry, so nodes that exchange them in any order agree in the end;
+//! `version` names the agreed content. [`Schema`] is the read-only view that statements are planned against.
+//!
+//! Entries hold the `CREATE` statements themselves: the file on disk, the message between nodes and the answer to
+//! `DESCRIBE` are the same text.
+
+pub mod agreement;
+pub mod describe;
+mod document;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use types::{KeyspaceDef, TableDef, TableId};
+
+pub use document::{Change, ChangeKind, Target};
+
+/// A snapshot that every shard of a node shares.
+#[derive(Debug, Default)]
+pub struct Schema {
+    pub version: u128,
+    pub keyspaces: BTreeMap<String, Arc<KeyspaceDef>>,
+    by_id: BTreeMap<TableId, Arc<TableDef>>,
+}
+
+impl Schema {
+    pub(crate) fn new(version: u128, keyspaces: BTreeMap<String, Arc<KeyspaceDef>>) -> Self {
+        let by_id = keyspaces
+            .values()
+            .flat_map(|keyspace| keyspace.tables.values())
+            .map(|table| (table.id, table.clone()))
+            .collect();
+        Self { version, keyspaces, by_id }
+    }
+
+    pub fn keyspace(&self, name: &str) -> Option<&Arc<KeyspaceDef>> {
+        self.keyspaces.get(name)
+    }
+
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<TableDef>> {
+        self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+
+    pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableDef>> {
+        self.by_id.get(&id)
+    }
+
+    /// Every table that keeps its rows in storage.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<TableDef>> {
+        self.by_id.values()
+    }
+}

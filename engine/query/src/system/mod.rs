@@ -1,0 +1,109 @@
+//! The system keyspaces: what drivers, `cqlsh` and tools read to learn of the node, its peers and the schema.
+//!
+//! Their rows are not stored. They are made from the node's live state whenever they are read, so they cannot disagree
+//! with it; a `SELECT` then treats them as it treats any partition.
+
+mod definitions;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use storage::Partition;
+use types::{KeyspaceDef, Replication, TableDef};
+
+use crate::ddl;
+use crate::schema::Schema;
+
+/// The release whose system tables and statement forms we follow; clients choose their dialect by it.
+pub const RELEASE_VERSION: &str = "3.11.19";
+/// The version of the language, as in Cassandra 3.11.
+pub const CQL_VERSION: &str = "3.4.5";
+
+pub const KEYSPACES: [&str; 3] = ["system", "system_schema", "system_virtual_schema"];
+
+/// Whether statements must not change the keyspace.
+pub fn is_system(keyspace: &str) -> bool {
+    KEYSPACES.contains(&keyspace)
+}
+
+/// One node as the system tables show it.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    pub host_id: u128,
+    pub address: IpAddr,
+    pub native_port: u16,
+    pub internode_port: u16,
+    pub data_centre: String,
+    pub rack: String,
+    pub tokens: Vec<i64>,
+    /// Zero: not known.
+    pub schema_version: u128,
+}
+
+/// Everything that the rows are made from.
+pub struct View<'a> {
+    pub cluster_name: &'a str,
+    pub local: NodeView,
+    pub peers: Vec<NodeView>,
+    pub schema: &'a Schema,
+    pub system: &'a SystemTables,
+}
+
+/// Definitions of all system tables.
+pub struct SystemTables {
+    keyspaces: BTreeMap<String, Arc<KeyspaceDef>>,
+}
+
+impl SystemTables {
+    pub fn new() -> Self {
+        let mut keyspaces: BTreeMap<String, KeyspaceDef> = BTreeMap::new();
+        for name in KEYSPACES {
+            keyspaces.insert(name.to_string(), KeyspaceDef::new(name, Replication::Local));
+        }
+        for text in definitions::TABLES {
+            let table = ddl::read_table(text).expect("the definitions are constant and tested");
+            if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
+                keyspace.tables.insert(table.name.clone(), Arc::new(table));
+            }
+        }
+        Self { keyspaces: keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect() }
+    }
+
+    pub fn keyspace(&self, name: &str) -> Option<&Arc<KeyspaceDef>> {
+        self.keyspaces.get(name)
+    }
+
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<TableDef>> {
+        self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+
+    pub fn keyspaces(&self) -> impl Iterator<Item = &Arc<KeyspaceDef>> {
+        self.keyspaces.values()
+    }
+}
+
+impl Default for SystemTables {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// All partitions of a system table, in the order in which its rows were made.
+pub fn partitions(table: &TableDef, view: &View<'_>) -> Vec<Partition> {
+    rows::partitions(table, rows::rows(table, view))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_is_read() {
+        let system = SystemTables::new();
+        let count: usize = system.keyspaces().map(|keyspace| keyspace.tables.len()).sum();
+        assert_eq!(count, definitions::TABLES.len());
+        assert!(system.table("system", "local").is_some());
+    }
+}

@@ -1,0 +1,221 @@
+//! The rows of the system tables.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use storage::{Cell, Clustering, Liveness, Partition, Row};
+use types::{ColumnDef, ColumnKind, KeyspaceDef, TableDef, collection, serialize_partition_key};
+
+use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View};
+
+/// Values by column name; a column that is absent is null.
+pub(super) type Values = BTreeMap<&'static str, Vec<u8>>;
+
+fn text(value: impl AsRef<str>) -> Vec<u8> {
+    value.as_ref().as_bytes().to_vec()
+}
+
+fn int(value: i32) -> Vec<u8> {
+    value.to_be_bytes().to_vec()
+}
+
+fn double(value: f64) -> Vec<u8> {
+    value.to_be_bytes().to_vec()
+}
+
+fn boolean(value: bool) -> Vec<u8> {
+    vec![u8::from(value)]
+}
+
+fn uuid(value: u128) -> Vec<u8> {
+    value.to_be_bytes().to_vec()
+}
+
+fn inet(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+fn set(items: &[String]) -> Vec<u8> {
+    collection::write_collection(items.len(), items.iter().map(String::as_bytes))
+}
+
+fn map(items: &BTreeMap<String, String>) -> Vec<u8> {
+    collection::write_collection(items.len(), items.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]))
+}
+
+fn tokens(node: &NodeView) -> Vec<u8> {
+    let mut texts: Vec<String> = node.tokens.iter().map(i64::to_string).collect();
+    texts.sort();
+    set(&texts)
+}
+
+pub(super) fn rows(table: &TableDef, view: &View<'_>) -> Vec<Values> {
+    let keyspaces = || view.system.keyspaces().chain(view.schema.keyspaces.values());
+    let tables = || keyspaces().flat_map(|keyspace| keyspace.tables.values());
+    match (table.keyspace.as_str(), table.name.as_str()) {
+        ("system", "local") => vec![local(view)],
+        ("system", "peers") => view.peers.iter().map(peer).collect(),
+        ("system", "peers_v2") => view.peers.iter().map(peer_v2).collect(),
+        ("system_schema", "keyspaces") => keyspaces().map(|keyspace| keyspace_row(keyspace)).collect(),
+        ("system_schema", "tables") => tables().map(|def| table_row(def)).collect(),
+        ("system_schema", "columns") => {
+            tables().flat_map(|def| def.columns().map(|column| column_row(def, column)).collect::<Vec<_>>()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn local(view: &View<'_>) -> Values {
+    let node = &view.local;
+    BTreeMap::from([
+        ("key", text("local")),
+        ("bootstrapped", text("COMPLETED")),
+        ("broadcast_address", inet(node.address)),
+        ("broadcast_port", int(node.internode_port.into())),
+        ("cluster_name", text(view.cluster_name)),
+        ("cql_version", text(CQL_VERSION)),
+        ("data_center", text(&node.data_centre)),
+        ("gossip_generation", int(1)),
+        ("host_id", uuid(node.host_id)),
+        ("listen_address", inet(node.address)),
+        ("listen_port", int(node.internode_port.into())),
+        ("native_protocol_version", text("4")),
+        ("partitioner", text("org.apache.cassandra.dht.Murmur3Partitioner")),
+        ("rack", text(&node.rack)),
+        ("release_version", text(RELEASE_VERSION)),
+        ("rpc_address", inet(node.address)),
+        ("rpc_port", int(node.native_port.into())),
+        ("schema_version", uuid(node.schema_version)),
+        ("tokens", tokens(node)),
+    ])
+}
+
+fn peer(node: &NodeView) -> Values {
+    let mut values = BTreeMap::from([
+        ("peer", inet(node.address)),
+        ("data_center", text(&node.data_centre)),
+        ("host_id", uuid(node.host_id)),
+        ("rack", text(&node.rack)),
+        ("release_version", text(RELEASE_VERSION)),
+        ("rpc_address", inet(node.address)),
+        ("tokens", tokens(node)),
+    ]);
+    if node.schema_version != 0 {
+        values.insert("schema_version", uuid(node.schema_version));
+    }
+    values
+}
+
+fn peer_v2(node: &NodeView) -> Values {
+    let mut values = peer(node);
+    values.remove("rpc_address");
+    values.insert("peer_port", int(node.internode_port.into()));
+    values.insert("native_address", inet(node.address));
+    values.insert("native_port", int(node.native_port.into()));
+    values
+}
+
+fn keyspace_row(keyspace: &KeyspaceDef) -> Values {
+    BTreeMap::from([
+        ("keyspace_name", text(&keyspace.name)),
+        ("durable_writes", boolean(keyspace.durable_writes)),
+        ("replication", map(&keyspace.replication.to_options())),
+    ])
+}
+
+fn table_row(table: &TableDef) -> Values {
+    let options = &table.options;
+    let other = |name: &str, default: &str| {
+        let written = options.other.get(name).map(|value| value.trim_matches('\'').to_string());
+        written.unwrap_or_else(|| default.to_string())
+    };
+    let number = |name: &str, default: i32| int(other(name, "").parse().unwrap_or(default));
+    let fraction = |name: &str, default: f64| double(other(name, "").parse().unwrap_or(default));
+    BTreeMap::from([
+        ("keyspace_name", text(&table.keyspace)),
+        ("table_name", text(&table.name)),
+        ("bloom_filter_fp_chance", double(options.bloom_filter_fp_chance)),
+        ("caching", map(&options.caching)),
+        ("comment", text(&options.comment)),
+        ("compaction", map(&options.compaction)),
+        ("compression", map(&options.compression)),
+        ("crc_check_chance", fraction("crc_check_chance", 1.0)),
+        ("dclocal_read_repair_chance", fraction("dclocal_read_repair_chance", 0.0)),
+        ("default_time_to_live", int(options.default_time_to_live_s as i32)),
+        ("extensions", map(&BTreeMap::new())),
+        ("flags", set(&["compound".to_string()])),
+        ("gc_grace_seconds", int(options.gc_grace_seconds as i32)),
+        ("id", uuid(table.id.0)),
+        ("max_index_interval", number("max_index_interval", 2048)),
+        ("memtable_flush_period_in_ms", number("memtable_flush_period_in_ms", 0)),
+        ("min_index_interval", number("min_index_interval", 128)),
+        ("read_repair_chance", fraction("read_repair_chance", 0.0)),
+        ("speculative_retry", text(other("speculative_retry", "99PERCENTILE"))),
+    ])
+}
+
+fn column_row(table: &TableDef, column: &ColumnDef) -> Values {
+    let (kind, position) = match column.kind {
+        ColumnKind::PartitionKey(position) => ("partition_key", i32::from(position)),
+        ColumnKind::Clustering(position) => ("clustering", i32::from(position)),
+        ColumnKind::Static => ("static", -1),
+        ColumnKind::Regular => ("regular", -1),
+    };
+    let order = match (column.kind, column.descending) {
+        (ColumnKind::Clustering(_), true) => "desc",
+        (ColumnKind::Clustering(_), false) => "asc",
+        _ => "none",
+    };
+    BTreeMap::from([
+        ("keyspace_name", text(&table.keyspace)),
+        ("table_name", text(&table.name)),
+        ("column_name", text(&column.name)),
+        ("clustering_order", text(order)),
+        ("column_name_bytes", text(&column.name)),
+        ("kind", text(kind)),
+        ("position", int(position)),
+        ("type", text(column.ty.to_string())),
+    ])
+}
+
+/// Groups rows by partition key, keys in order of first appearance, rows in clustering order.
+pub(super) fn partitions(table: &TableDef, rows: Vec<Values>) -> Vec<Partition> {
+    let mut order: Vec<Vec<u8>> = Vec::new();
+    let mut by_key: BTreeMap<Vec<u8>, Vec<Row>> = BTreeMap::new();
+    let take = |values: &Values, column: &ColumnDef| values.get(column.name.as_str()).cloned();
+    for values in rows {
+        let parts: Vec<Vec<u8>> =
+            table.partition_key.iter().map(|column| take(&values, column).unwrap_or_default()).collect();
+        let key = serialize_partition_key(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let clustering: Vec<Vec<u8>> =
+            table.clustering.iter().map(|column| take(&values, column).unwrap_or_default()).collect();
+        let cells = table.regulars.iter().enumerate().filter_map(|(index, column)| {
+            let value = take(&values, column)?;
+            Some((index as u16, Cell::live(0, value.as_slice())))
+        });
+        let row = Row {
+            clustering: Clustering::new(&clustering),
+            marker: Some(Liveness::live(0)),
+            deletion: None,
+            cells: cells.collect(),
+        };
+        if !by_key.contains_key(&key) {
+            order.push(key.clone());
+        }
+        by_key.entry(key).or_default().push(row);
+    }
+    let compare = |a: &Row, b: &Row| a.clustering.compare(&b.clustering, table);
+    order
+        .into_iter()
+        .filter_map(|key| {
+            let mut rows = by_key.remove(&key)?;
+            rows.sort_by(compare);
+            let mut partition = Partition::new(key);
+            partition.rows = rows;
+            Some(partition)
+        })
+        .collect()
+}

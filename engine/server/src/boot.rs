@@ -1,0 +1,91 @@
+//! How a shard comes up, and what it does until its host stops it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Messenger, MessengerConfig, Topology, TopologyError};
+use query::{Agreement, Node, ReplicaHandler};
+use reactor::{Group, fs, net, time};
+use storage::Storage;
+
+use crate::config::NodeConfig;
+use crate::session;
+
+/// Each variant says what could not be done, and with what.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error("the folder {path} cannot be made: {cause}")]
+    Folder { path: String, cause: io::Error },
+    #[error(transparent)]
+    Schema(#[from] query::LoadError),
+    #[error("the list of nodes: {0}")]
+    Topology(#[from] TopologyError),
+    #[error("storage: {0}")]
+    Storage(#[from] storage::Error),
+    #[error("cannot listen on {addr}: {cause}; is another server running there?")]
+    Listen { addr: SocketAddr, cause: io::Error },
+}
+
+/// Boots the current shard of the node and serves clients. Returns only when it cannot go on; `ready` is called once
+/// clients can connect to this shard.
+pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<(), BootError> {
+    let (shard, shards) = reactor::shard_index();
+    for folder in [&config.data_dir, &config.commitlog_dir] {
+        create_folders(folder).await?;
+    }
+    let (document, schema) = query::load_schema(&config.data_dir).await?;
+    let topology = Arc::new(Topology::new(&config.nodes, config.address)?);
+    let tables = schema.tables().cloned().collect();
+    let storage = Storage::open(config.storage(shard, shards), tables).await?;
+    let node = Node::new(
+        query::Config {
+            cluster_name: config.cluster_name.clone(),
+            data_dir: config.data_dir.clone(),
+            timeouts: config.timeouts.clone(),
+            prepared_max: 10_000,
+        },
+        topology.clone(),
+        storage,
+        schema,
+    );
+    reactor::set_local(node.clone());
+    if shard == 0 {
+        Agreement::install(document);
+    }
+    if topology.len() > 1 {
+        let addr = topology.local().internode_addr();
+        let handler = Rc::new(ReplicaHandler);
+        let messenger = Messenger::start(MessengerConfig::default(), topology.clone(), handler)
+            .await
+            .map_err(|cause| BootError::Listen { addr, cause })?;
+        node.use_messenger(messenger);
+    }
+    let addr = topology.local().native_addr();
+    let listener = net::listen(addr).await.map_err(|cause| BootError::Listen { addr, cause })?;
+    ready();
+    loop {
+        match listener.accept().await {
+            Ok(connection) => {
+                let serve = session::serve(node.clone(), connection, config.requests_per_connection_max);
+                drop(reactor::spawn(Group::Statement, "session", serve));
+            }
+            // Descriptors run out, say: not a reason to stop, and not one to spin.
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn create_folders(path: &str) -> Result<(), BootError> {
+    let ends = path.match_indices('/').map(|(at, _)| at).filter(|&at| at > 0).chain([path.len()]);
+    for end in ends {
+        let folder = &path[..end];
+        fs::create_dir(folder).await.map_err(|cause| BootError::Folder { path: folder.into(), cause })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! What a node is told when it starts.
+
+use std::net::IpAddr;
+
+use storage::SyncMode;
+
+pub use query::Timeouts;
+
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    pub cluster_name: String,
+    /// This node among `nodes`.
+    pub address: IpAddr,
+    /// All nodes of the cluster, the same list in the same order on each of them.
+    pub nodes: Vec<cluster::NodeConfig>,
+    pub data_dir: String,
+    pub commitlog_dir: String,
+    pub sync: SyncMode,
+    /// Memory for memtables, of the whole node, in bytes.
+    pub memtable_bytes: u64,
+    /// Memory for cached blocks of SSTables, of the whole node, in bytes.
+    pub cache_bytes: u64,
+    pub commitlog_segment_bytes: u64,
+    /// Commit log on disk, of the whole node, in bytes.
+    pub commitlog_bytes: u64,
+    /// Limit of compaction's writes of the whole node, in MB/s. `None`: unlimited.
+    pub compaction_mb_per_s: Option<f64>,
+    pub compaction_small_bytes: u64,
+    pub timeouts: Timeouts,
+    /// Requests that one connection may have in flight before no more are read from it.
+    pub requests_per_connection_max: usize,
+    /// Fault injection for tests of the durability oracle; see `storage::Config`.
+    pub fault_skip_commitlog_sync: bool,
+}
+
+impl NodeConfig {
+    /// A node alone, with Cassandra's defaults where they mean the same.
+    pub fn single(address: IpAddr, data_dir: &str) -> Self {
+        let storage = storage::Config::new(data_dir, format!("{data_dir}/commitlog"));
+        Self {
+            cluster_name: "Orrery".into(),
+            address,
+            nodes: vec![cluster::NodeConfig::new(address)],
+            data_dir: storage.data_dir,
+            commitlog_dir: storage.commitlog_dir,
+            sync: storage.sync,
+            memtable_bytes: storage.memtable_limit_bytes,
+            cache_bytes: storage.cache_bytes,
+            commitlog_segment_bytes: storage.commitlog_segment_bytes,
+            commitlog_bytes: storage.commitlog_limit_bytes,
+            compaction_mb_per_s: None,
+            compaction_small_bytes: storage.compaction_small_bytes,
+            timeouts: Timeouts::default(),
+            requests_per_connection_max: 1024,
+            fault_skip_commitlog_sync: false,
+        }
+    }
+
+    /// One shard's share of it.
+    pub(crate) fn storage(&self, shard: usize, shards: usize) -> storage::Config {
+        let share = |bytes: u64| bytes / shards as u64;
+        storage::Config {
+            shard: shard as u32,
+            shards: shards as u32,
+            sync: self.sync,
+            memtable_limit_bytes: share(self.memtable_bytes),
+            cache_bytes: share(self.cache_bytes),
+            commitlog_segment_bytes: self.commitlog_segment_bytes,
+            commitlog_limit_bytes: share(self.commitlog_bytes),
+            compaction_mb_per_s: self.compaction_mb_per_s.map(|rate| rate / shards as f64),
+            compaction_small_bytes: self.compaction_small_bytes,
+            fault_skip_commitlog_sync: self.fault_skip_commitlog_sync,
+            ..storage::Config::new(&self.data_dir, &self.commitlog_dir)
+        }
+    }
+}
