@@ -66,6 +66,11 @@ impl Buf {
         self.capacity
     }
 
+    /// What the buffer's memory is aligned to by contract, whatever its address happens to be.
+    pub fn align(&self) -> usize {
+        self.align
+    }
+
     /// Room for at least `additional` more bytes.
     pub fn reserve(&mut self, additional: usize) {
         let wanted = self.len + additional;

@@ -105,7 +105,8 @@ impl Connection {
     }
 
     /// Ends the connection in both directions. What was sent before still arrives, and then the peer receives the end;
-    /// a receive that waits on this side ends too.
+    /// a receive that waits on this side ends too. A peer that goes on sending may learn of it late (TCP announces no
+    /// more room to a side that does not receive); dropping the connection tells it at once.
     pub async fn shutdown(&self) -> io::Result<()> {
         submit(Op::Shutdown { fd: self.0.0 }, None).await.0.map(drop)
     }

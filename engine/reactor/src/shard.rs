@@ -262,6 +262,16 @@ impl Shard {
         self.slots.in_flight()
     }
 
+    /// Slots for operations, used and free. What is in flight at most at once, ever.
+    pub fn slots_allocated(&self) -> usize {
+        self.slots.allocated()
+    }
+
+    /// Timers kept, those of dropped sleeps included.
+    pub fn timers_allocated(&self) -> usize {
+        self.timers.allocated()
+    }
+
     #[inline]
     pub fn charge(&self, work: Work, amount: u64) {
         self.counters.count(work, amount);

@@ -79,6 +79,10 @@ impl Slots {
         self.inner.borrow().in_flight
     }
 
+    pub(crate) fn allocated(&self) -> usize {
+        self.inner.borrow().slots.len()
+    }
+
     /// Takes a slot for `op`. `detached` slots free themselves on completion.
     fn allocate(&self, op: Op, buf: Option<Buf>, detached: bool) -> SlotId {
         let mut inner = self.inner.borrow_mut();

@@ -44,6 +44,10 @@ impl Timers {
         }
     }
 
+    pub(crate) fn allocated(&self) -> usize {
+        self.inner.borrow().heap.len()
+    }
+
     fn set(&self, at: u64, waker: Waker) -> (u32, u64) {
         let inner = &mut *self.inner.borrow_mut();
         inner.sequence += 1;
