@@ -4,6 +4,8 @@
 //! folder of its own, so tests do not meet, whatever else runs on the machine. [`python`] makes the environment for
 //! clients written in Python, [`sources`] reads the project's own text for `tidy.rs`.
 
+#![allow(clippy::disallowed_methods, reason = "processes and sockets of the real world have its clock")]
+
 pub mod binary;
 pub mod node;
 pub mod python;

@@ -15,7 +15,6 @@ pub fn interpreter() -> PathBuf {
     let requirements = binary::checkout().join("tests/drivers/requirements.txt");
     let wanted = fs::read_to_string(&requirements).expect("the requirements are part of the checkout");
     // The name only has to differ when the requirements do: this hasher's keys are fixed.
-    #[allow(clippy::disallowed_types, reason = "names a cache folder; nothing is iterated")]
     let mut hasher = std::collections::hash_map::DefaultHasher::new();
     wanted.hash(&mut hasher);
     let place = binary::cache().join(format!("python-{:016x}", hasher.finish()));

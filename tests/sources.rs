@@ -28,9 +28,15 @@ impl Source {
         code(&self.text)
     }
 
-    /// Whether all of the file is test code: an integration test, or a module that only tests include.
+    /// Whether none of the file is in what is delivered: tests, benchmarks, examples, and modules that only tests
+    /// include.
     pub fn is_test(&self) -> bool {
-        self.path.starts_with("tests/") || self.path.split('/').any(|part| part == "tests" || part == "tests.rs")
+        self.path.split('/').any(|part| matches!(part, "tests" | "benches" | "examples")) || self.is_test_module()
+    }
+
+    /// Whether the file is the test module of the code beside it.
+    pub fn is_test_module(&self) -> bool {
+        self.path.ends_with("/tests.rs")
     }
 }
 
@@ -43,7 +49,9 @@ pub fn all() -> Vec<Source> {
         for entry in fs::read_dir(&folder).expect("a folder of the checkout") {
             let path = entry.expect("a folder of the checkout").path();
             let name = relative(&path);
-            if path.is_symlink() || ["target", "out", "orrery-data", ".git", "Cargo.lock", "LICENSE"].contains(&name.as_str()) {
+            if path.is_symlink()
+                || ["target", "out", "orrery-data", ".git", "Cargo.lock", "LICENSE"].contains(&name.as_str())
+            {
                 continue;
             }
             if path.is_dir() {

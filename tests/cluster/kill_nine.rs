@@ -56,7 +56,8 @@ struct Client {
 
 impl Client {
     async fn connect(server: &Server) -> Client {
-        let session = SessionBuilder::new().known_node_addr(server.address()).build().await.expect("the driver connects");
+        let session =
+            SessionBuilder::new().known_node_addr(server.address()).build().await.expect("the driver connects");
         for text in [
             "CREATE KEYSPACE IF NOT EXISTS killed WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
             "CREATE TABLE IF NOT EXISTS killed.t (key bigint PRIMARY KEY, version bigint, value text)",
@@ -71,7 +72,9 @@ impl Client {
 
     async fn apply(&self, key: i64, state: Option<i64>) -> bool {
         match state {
-            Some(version) => self.session.execute_unpaged(&self.insert, (key, version, value(key, version))).await.is_ok(),
+            Some(version) => {
+                self.session.execute_unpaged(&self.insert, (key, version, value(key, version))).await.is_ok()
+            }
             None => self.session.execute_unpaged(&self.delete, (key,)).await.is_ok(),
         }
     }
@@ -91,7 +94,13 @@ impl Client {
 }
 
 /// Writes until the server dies. Keys are the writer's own, so its writes of one key follow each other.
-async fn write(client: Arc<Client>, known: Arc<Mutex<Known>>, acknowledged: Arc<AtomicUsize>, writer: usize, round: usize) {
+async fn write(
+    client: Arc<Client>,
+    known: Arc<Mutex<Known>>,
+    acknowledged: Arc<AtomicUsize>,
+    writer: usize,
+    round: usize,
+) {
     for step in 0.. {
         let fresh = ((round * 1_000_000 + step) * WRITERS + writer) as i64 + 1_000_000;
         // In turn: a new row, the writer's register, a new row, the delete of the row before.

@@ -47,7 +47,12 @@ impl Cluster {
     async fn through(&self, n: usize) -> Session {
         let address = SocketAddr::from((self.nodes[n - 1].address, CQL_PORT));
         let only = AllowListHostFilter::new([address]).expect("an address");
-        SessionBuilder::new().known_node_addr(address).host_filter(Arc::new(only)).build().await.expect("the driver connects")
+        SessionBuilder::new()
+            .known_node_addr(address)
+            .host_filter(Arc::new(only))
+            .build()
+            .await
+            .expect("the driver connects")
     }
 }
 
@@ -104,7 +109,8 @@ async fn create(session: &Session) {
 }
 
 async fn write(session: &Session, keys: std::ops::Range<i32>, level: Consistency) -> Result<(), ExecutionError> {
-    let mut insert = session.prepare(statement("INSERT INTO ring.t (p, v) VALUES (?, ?)", level)).await.expect("prepared");
+    let mut insert =
+        session.prepare(statement("INSERT INTO ring.t (p, v) VALUES (?, ?)", level)).await.expect("prepared");
     insert.set_is_idempotent(true);
     futures::stream::iter(keys)
         .map(|p| session.execute_unpaged(&insert, (p, p * 2)))

@@ -2,8 +2,8 @@
 
 use std::process::Output;
 
-use orrery_tests::python;
 use orrery_tests::node::Server;
+use orrery_tests::python;
 
 struct Shell {
     server: Server,

@@ -1,8 +1,8 @@
 //! The Python driver works: one test per ability, each against a server of its own. The checks are in
 //! `python_driver.py`, class by class.
 
-use orrery_tests::python;
 use orrery_tests::node::Server;
+use orrery_tests::python;
 
 fn check(class: &str) {
     let server = Server::start();

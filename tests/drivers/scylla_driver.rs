@@ -105,7 +105,10 @@ async fn pages_follow_each_other() {
     for p in 0..3 {
         let rows = session.execute_iter(select.clone(), (p,)).await.expect("the first page");
         let rows: Vec<(i32,)> = rows.rows_stream::<(i32,)>().expect("integers").try_collect().await.expect("all pages");
-        assert_eq!(rows.into_iter().map(|(c,)| c).collect::<Vec<_>>(), (0..3000).filter(|c| c % 3 == p).collect::<Vec<_>>());
+        assert_eq!(
+            rows.into_iter().map(|(c,)| c).collect::<Vec<_>>(),
+            (0..3000).filter(|c| c % 3 == p).collect::<Vec<_>>()
+        );
     }
     let all = session.query_iter(Statement::new("SELECT c FROM paged").with_page_size(11), &[]).await.expect("pages");
     let mut all: Vec<(i32,)> = all.rows_stream::<(i32,)>().expect("integers").try_collect().await.expect("all pages");
