@@ -2,6 +2,8 @@
 //!
 //! Not resistant to chosen keys: use it for internal ids and tokens; maps keyed by clients' bytes are bounded elsewhere.
 
+#![allow(clippy::disallowed_types, reason = "with a fixed hasher these are the maps to use instead")]
+
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
