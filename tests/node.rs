@@ -30,10 +30,9 @@ fn command(node: &Node) -> Command {
     command.arg("--listen").arg(SocketAddr::from((node.address, CQL_PORT)).to_string());
     command.arg("--commitlog-sync").arg(node.settings.commitlog_sync);
     command.arg("--shards").arg(node.settings.shards.to_string());
-    if !node.seeds.is_empty() {
-        let seeds: Vec<String> = node.seeds.iter().map(Ipv4Addr::to_string).collect();
-        command.arg("--seeds").arg(seeds.join(","));
-    }
+    command.arg("--memtable-mib").arg(node.settings.memtable_mib.to_string()).args(["--cache-mib", "64"]);
+    let cluster: Vec<String> = node.cluster.iter().map(Ipv4Addr::to_string).collect();
+    command.arg("--nodes").arg(cluster.join(","));
     command
 }
 
@@ -43,11 +42,13 @@ pub struct Settings {
     pub shards: u32,
     /// `batch`: a write is acknowledged once it is on the disk. `periodic`: within the sync period.
     pub commitlog_sync: &'static str,
+    /// Small enough and a test flushes.
+    pub memtable_mib: u32,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { shards: 2, commitlog_sync: "periodic" }
+        Settings { shards: 2, commitlog_sync: "periodic", memtable_mib: 64 }
     }
 }
 
@@ -80,10 +81,9 @@ impl Site {
 
     /// A node that does not run yet. `of` is how many nodes its cluster has.
     pub fn node(&self, n: u8, of: u8, settings: Settings) -> Node {
-        let seeds = if of > 1 { (1..=of).map(|n| self.address(n)).collect() } else { Vec::new() };
         Node {
             address: self.address(n),
-            seeds,
+            cluster: (1..=of).map(|n| self.address(n)).collect(),
             data: self.folder.path().join(format!("n{n}")),
             log: self.folder.path().join(format!("n{n}.log")),
             settings,
@@ -95,7 +95,8 @@ impl Site {
 #[derive(Clone, Debug)]
 pub struct Node {
     pub address: Ipv4Addr,
-    pub seeds: Vec<Ipv4Addr>,
+    /// All nodes of the cluster, this one among them.
+    pub cluster: Vec<Ipv4Addr>,
     pub data: PathBuf,
     pub log: PathBuf,
     pub settings: Settings,

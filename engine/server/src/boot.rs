@@ -89,3 +89,12 @@ async fn create_folders(path: &str) -> Result<(), BootError> {
     }
     Ok(())
 }
+
+/// Makes everything acknowledged on the current shard durable, before a shutdown.
+pub async fn drain_shard() {
+    if let Some(node) = reactor::local::<Node>()
+        && let Err(error) = node.storage.close().await
+    {
+        tracing::error!(%error, "storage did not close cleanly");
+    }
+}

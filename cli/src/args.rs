@@ -1,0 +1,96 @@
+//! The command line.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A wide-column database and the clockwork model of it.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+pub struct Arguments {
+    /// What is logged to stderr: off, error, warn, info, debug, trace. RUST_LOG takes precedence.
+    #[arg(long, global = true, default_value = "warn", value_name = "LEVEL")]
+    pub log: String,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Serve(Serve),
+}
+
+/// Run a database node that CQL drivers can connect to.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Address and port for clients. Other nodes connect to the same address, port 7000.
+    #[arg(long, default_value = "127.0.0.1:9042", value_name = "ADDRESS[:PORT]", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Folder of the node's data, made if it is missing.
+    #[arg(long, default_value = "orrery-data", value_name = "DIR")]
+    pub data: PathBuf,
+    /// Folder of the commit log [default: DATA/commitlog].
+    #[arg(long, value_name = "DIR")]
+    pub commitlog: Option<PathBuf>,
+    /// Addresses of all nodes of the cluster, this one among them, in the same order on every node
+    /// [default: this node alone].
+    #[arg(long, value_delimiter = ',', value_name = "ADDRESS,..")]
+    pub nodes: Vec<IpAddr>,
+    /// Name that the nodes of a cluster share and clients see.
+    #[arg(long, default_value = "Orrery", value_name = "NAME")]
+    pub cluster_name: String,
+    /// Number of shards; each is one thread with its own part of the data. Fixed once there is data.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub shards: usize,
+    /// Processors to pin the shards to, one each [default: not pinned].
+    #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
+    pub cpus: Vec<usize>,
+    /// When an acknowledged write is on disk: before it is acknowledged, or within the period.
+    #[arg(long, value_enum, default_value_t = Sync::Periodic, value_name = "MODE")]
+    pub commitlog_sync: Sync,
+    /// The period of --commitlog-sync periodic, in milliseconds.
+    #[arg(long, default_value_t = 10_000, value_name = "MS")]
+    pub commitlog_sync_period: u64,
+    /// Memory for memtables of the whole node, in MiB [default: an eighth of the machine's].
+    #[arg(long, value_name = "MIB")]
+    pub memtable_mib: Option<u64>,
+    /// Memory for cached SSTable blocks of the whole node, in MiB [default: an eighth of the machine's].
+    #[arg(long, value_name = "MIB")]
+    pub cache_mib: Option<u64>,
+    /// Limit of compaction's writes of the whole node, in MB/s; 0 is no limit.
+    #[arg(long, default_value_t = 0.0, value_name = "MB/S")]
+    pub compaction_throughput: f64,
+    /// How long an idle shard keeps looking for work before it sleeps, in microseconds: lower latency for more CPU.
+    #[arg(long, default_value_t = 0, value_name = "US")]
+    pub busy_poll: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sync {
+    Batch,
+    Periodic,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    const PORT: u16 = 9042;
+    let plain = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
+    text.parse().or_else(|_| plain()).map_err(|_| format!("'{text}' is not an IP address, with or without :PORT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses() {
+        assert_eq!(address("127.0.0.2").map(|a| a.port()), Ok(9042));
+        assert_eq!(address("127.0.0.2:1").map(|a| a.port()), Ok(1));
+        assert!(address("localhost").is_err());
+    }
+}

@@ -1,0 +1,137 @@
+//! `orrery serve`: a real node.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use reactor::{Group, uring};
+use server::NodeConfig;
+use storage::SyncMode;
+
+use crate::args::{Serve, Sync};
+use crate::exit::{Code, Failure};
+use crate::signal::Signals;
+
+/// A sync of the commit log on a slow disk takes less.
+const DRAIN_MAX: Duration = Duration::from_secs(60);
+
+/// Why the node ends.
+enum End {
+    Signal,
+    Failed(String),
+}
+
+pub fn run(args: &Serve) -> Result<(), Failure> {
+    let signals = Signals::block();
+    let config = Arc::new(node_config(args)?);
+    let shards = uring::Config {
+        shards: args.shards,
+        cpus: (!args.cpus.is_empty()).then(|| args.cpus.clone()),
+        busy_poll: Duration::from_micros(args.busy_poll),
+        ..Default::default()
+    };
+    let (ended, end) = mpsc::channel();
+    let ready = Arc::new(AtomicUsize::new(0));
+    let host = {
+        let (config, ended, listen, count) = (config.clone(), ended.clone(), args.listen, args.shards);
+        uring::Host::start(shards, move |_| {
+            let (config, ended, ready) = (config.clone(), ended.clone(), ready.clone());
+            async move {
+                let on_ready = move || {
+                    if ready.fetch_add(1, Ordering::SeqCst) + 1 == count {
+                        eprintln!("ready: CQL on {listen}");
+                    }
+                };
+                if let Err(error) = server::run_shard(config, on_ready).await {
+                    let _ = ended.send(End::Failed(error.to_string()));
+                }
+            }
+        })
+        .map_err(Failure::unexpected)?
+    };
+    // A thread waits for the signal, so that this one hears of a failing shard too. It ends with the process.
+    let waiter = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        signals.wait();
+        let _ = ended.send(End::Signal);
+    });
+    waiter.map_err(Failure::unexpected)?;
+    let failed = match end.recv() {
+        Ok(End::Failed(cause)) => Some(cause),
+        _ => None,
+    };
+    drain(&host);
+    host.stop();
+    host.join().map_err(Failure::unexpected)?;
+    match failed {
+        None => Ok(()),
+        Some(cause) => Err(Failure::with_help(Code::Unexpected, cause, "`orrery serve --help` lists the settings")),
+    }
+}
+
+/// Gives every shard the time to make its last writes durable.
+fn drain(host: &uring::Host) {
+    let (done, all) = mpsc::channel();
+    for shard in 0..host.shards() {
+        let done = done.clone();
+        host.run_on(shard, move || {
+            drop(reactor::spawn(Group::Maintenance, "drain", async move {
+                server::drain_shard().await;
+                let _ = done.send(());
+            }));
+        });
+    }
+    for _ in 0..host.shards() {
+        if all.recv_timeout(DRAIN_MAX).is_err() {
+            tracing::error!("a shard did not close in time");
+            return;
+        }
+    }
+}
+
+fn node_config(args: &Serve) -> Result<NodeConfig, Failure> {
+    let path = |path: &std::path::Path| -> Result<String, Failure> {
+        path.to_str().map(str::to_string).ok_or_else(|| {
+            let text = format!("the path {} is not UTF-8", path.display());
+            Failure::with_help(Code::Usage, text, "give the folder a name of UTF-8 characters")
+        })
+    };
+    let data = path(&args.data)?;
+    let address = args.listen.ip();
+    let mut config = NodeConfig::single(address, &data);
+    if let Some(commitlog) = &args.commitlog {
+        config.commitlog_dir = path(commitlog)?;
+    }
+    if !args.nodes.is_empty() {
+        if !args.nodes.contains(&address) {
+            return Err(Failure::with_help(
+                Code::Usage,
+                format!("--nodes does not name this node, {address}"),
+                "give all nodes the same list, each with its own --listen in it",
+            ));
+        }
+        config.nodes = args.nodes.iter().copied().map(cluster::NodeConfig::new).collect();
+    }
+    for node in &mut config.nodes {
+        // One port for all: a driver asks every node on the port that it was given.
+        node.native_port = args.listen.port();
+    }
+    config.cluster_name.clone_from(&args.cluster_name);
+    config.sync = match args.commitlog_sync {
+        Sync::Batch => SyncMode::Batch,
+        Sync::Periodic => SyncMode::Periodic { every: Duration::from_millis(args.commitlog_sync_period) },
+    };
+    let eighth = memory_bytes() / 8;
+    config.memtable_bytes = args.memtable_mib.map_or(eighth, |mib| mib << 20);
+    config.cache_bytes = args.cache_mib.map_or(eighth, |mib| mib << 20);
+    config.compaction_mb_per_s = (args.compaction_throughput > 0.0).then_some(args.compaction_throughput);
+    Ok(config)
+}
+
+/// The machine's memory.
+fn memory_bytes() -> u64 {
+    // SAFETY: `sysconf` reads two numbers and takes no pointers.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    // Where they are unknown, 4 GiB is a machine that the defaults fit.
+    if pages > 0 && size > 0 { pages as u64 * size as u64 } else { 4 << 30 }
+}
