@@ -67,7 +67,7 @@ pub struct Memory {
 }
 
 /// Bytes of one host, from [`Memory::plan`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub engine: u64,
     pub memtable: u64,

@@ -36,19 +36,22 @@ const MARGIN: i32 = 24;
 const AXIS_WIDTH: i32 = 62;
 const COLUMN_GAP: i32 = 20;
 const HEADER: i32 = 78;
-const PANEL_TITLE: i32 = 24;
+const PANEL_TITLE: i32 = 38;
 const THROUGHPUT_HEIGHT: i32 = 220;
 const LATENCY_HEIGHT: i32 = 180;
 const TIME_AXIS: i32 = 30;
 const FOOTER: i32 = 34;
 const WIDTH: i32 = 1080;
 
-fn style(size: i32, colour: RGBColor) -> TextStyle<'static> {
-    (FONT, size).into_font().color(&colour)
+/// The SVG backend writes a font's size divided by this.
+const SIZE_FACTOR: f64 = 1.24;
+
+fn style(size_px: i32, colour: RGBColor) -> TextStyle<'static> {
+    (FONT, f64::from(size_px) * SIZE_FACTOR).into_font().color(&colour)
 }
 
-fn bold(size: i32, colour: RGBColor) -> TextStyle<'static> {
-    (FONT, size).into_font().style(FontStyle::Bold).color(&colour)
+fn bold(size_px: i32, colour: RGBColor) -> TextStyle<'static> {
+    (FONT, f64::from(size_px) * SIZE_FACTOR).into_font().style(FontStyle::Bold).color(&colour)
 }
 
 fn text(area: &Area<'_>, at: (i32, i32), words: &str, style: TextStyle<'_>) -> Result<(), PlotError> {
@@ -94,13 +97,10 @@ fn header(root: &Area<'_>, first: &RunRecord, records: &[&RunRecord]) -> Result<
     // From the right edge, the last system first; widths are estimates, for no font is measured.
     let mut right = WIDTH - MARGIN;
     for (i, record) in records.iter().enumerate().rev() {
-        let width = record.system.len() as i32 * 8;
-        let anchored = style(14, INK).pos(Pos::new(HPos::Right, VPos::Center));
-        text(root, (right, 33), &record.system, anchored)?;
-        let swatch =
-            Rectangle::new([(right - width - 16, 28), (right - width - 6, 38)], SYSTEMS[i % SYSTEMS.len()].filled());
-        root.draw(&swatch)?;
-        right -= width + 40;
+        let left = right - record.system.len() as i32 * 8;
+        text(root, (left, 33), &record.system, style(14, INK).pos(Pos::new(HPos::Left, VPos::Center)))?;
+        root.draw(&Rectangle::new([(left - 17, 28), (left - 7, 38)], SYSTEMS[i % SYSTEMS.len()].filled()))?;
+        right = left - 40;
     }
     Ok(())
 }
@@ -116,6 +116,7 @@ fn footer(root: &Area<'_>, first: &RunRecord, height: i32) -> Result<(), PlotErr
 
 /// Common vertical scales, so that columns can be compared.
 struct Scales {
+    throughput_step: f64,
     throughput_max: f64,
     latency_min_ns: f64,
     latency_max_ns: f64,
@@ -132,9 +133,11 @@ impl Scales {
             let below = 10f64.powi(ns.max(1).ilog10() as i32);
             if up && (ns as f64) > below { below * 10.0 } else { below }
         };
+        let throughput_step = nice_step(highest);
         let latency_min_ns = decade(low, false).max(1e3);
         Self {
-            throughput_max: nice_step(highest) * (highest * 1.04 / nice_step(highest)).ceil(),
+            throughput_step,
+            throughput_max: throughput_step * (highest * 1.04 / throughput_step).ceil(),
             latency_min_ns,
             latency_max_ns: decade(high, true).max(latency_min_ns * 10.0),
         }
@@ -142,9 +145,9 @@ impl Scales {
 
     /// Height of a value over its panel's floor, 0 to 1, and its label.
     fn throughput_ticks(&self) -> Vec<(f64, String)> {
-        let step = nice_step(self.throughput_max / 1.0001);
-        let count = (self.throughput_max / step).round() as u32;
-        (0..=count).map(|i| (f64::from(i) / f64::from(count), short(f64::from(i) * step))).collect()
+        let count = (self.throughput_max / self.throughput_step).round() as u32;
+        let tick = |i: u32| (f64::from(i) / f64::from(count), short(f64::from(i) * self.throughput_step));
+        (0..=count).map(tick).collect()
     }
 
     fn latency_ticks(&self) -> Vec<(f64, String)> {
@@ -178,7 +181,7 @@ impl Scales {
         title: &str,
         ticks: Vec<(f64, String)>,
     ) -> Result<(), PlotError> {
-        text(root, (MARGIN, top - PANEL_TITLE + 4), title, style(12, GREY))?;
+        text(root, (MARGIN, top - 26), title, style(12, GREY))?;
         for (at, label) in ticks {
             let y = top + height - (at * f64::from(height)).round() as i32;
             let anchored = style(12, GREY).pos(Pos::new(HPos::Right, VPos::Center));
@@ -191,7 +194,7 @@ impl Scales {
 
 /// A step of 1, 2 or 5 times a power of ten that divides `range` into 3 to 7 parts.
 fn nice_step(range: f64) -> f64 {
-    let power = 10f64.powi(range.max(1e-9).log10().floor() as i32);
+    let power = 10f64.powi(libm::log10(range.max(1e-9)).floor() as i32);
     let steps = [0.2, 0.5, 1.0, 2.0].map(|s| s * power);
     steps.into_iter().find(|step| range / step <= 6.5).unwrap_or(power)
 }
@@ -246,7 +249,8 @@ impl<'a> Column<'a> {
                     Metric::Throughput => String::new(),
                     _ => format!("{} {}, ", grouped(reference.ours.unwrap_or(0.0).round() as u64), reference.unit),
                 };
-                words += &format!("; {ours}published {published} {} ({})", reference.unit, percent(error));
+                let fitted = if reference.fitted { ", fitted" } else { "" };
+                words += &format!("; {ours}published {published} {} ({}{fitted})", reference.unit, percent(error));
             }
             text(root, (self.left, top + 22 + 16 * i as i32), &words, style(12, colour))?;
         }
@@ -286,7 +290,7 @@ impl<'a> Column<'a> {
                 let mut area = vec![(first.0, floor)];
                 area.extend(&line);
                 area.push((last.0, floor));
-                root.draw(&Polygon::new(area, colour.mix(0.12).filled()))?;
+                root.draw(&Polygon::new(area, colour.mix(0.1).filled()))?;
             }
             root.draw(&PathElement::new(line, colour.stroke_width(2)))?;
             let published = record.references.iter().filter(|r| r.phase == self.name && r.metric == Metric::Throughput);

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::{fs, io};
 
 use hwprofiles::document::{Document, DocumentError};
-use hwprofiles::{Disk, Family, Instance, Network, Profiles, System, UnknownProfile, nearest};
+use hwprofiles::{Disk, Family, Instance, MemoryPlan, Network, Profiles, System, UnknownProfile, nearest};
 
+use crate::client::{PhaseShare, SharedPhase, TableSpec};
 use crate::generate::Keys;
 use crate::model::{Checks, Fault, PerLoader, Phase, Quiesce, Reference, Scenario};
 use crate::scale::Scale;
@@ -52,6 +53,53 @@ pub struct Run {
     pub checks: Checks,
     /// Those of this system.
     pub references: Vec<Reference>,
+}
+
+impl Run {
+    /// Shards of one server and of one loader.
+    pub fn shards(&self) -> (u32, u32) {
+        let on = |system: &System, instance: &Instance| system.threading.shards(instance.vcpus.u64()) as u32;
+        (on(&self.system, &self.instance), on(&self.loader_system, &self.loader_instance))
+    }
+
+    pub fn table(&self) -> TableSpec {
+        let row = self.phases.first().and_then(|p| p.workloads.first()).map_or(Row::STRESS_DEFAULT, |w| w.row);
+        TableSpec { keyspace: self.keyspace.clone(), replication_factor: self.replication_factor, row }
+    }
+
+    /// Memory of one server, scaled.
+    pub fn memory(&self) -> MemoryPlan {
+        let full = match &self.system.memory {
+            Some(memory) => memory.plan(self.instance.ram.u64()),
+            None => MemoryPlan::default(),
+        };
+        let part = |bytes| self.scale.amount(bytes);
+        MemoryPlan {
+            engine: part(full.engine),
+            memtable: part(full.memtable),
+            row_cache: part(full.row_cache),
+            page_cache: part(full.page_cache),
+        }
+    }
+
+    /// The parts of phase `phase` that the shards of loader `loader` (from 0) run; empty if it takes no part.
+    pub fn shares(&self, phase: usize, loader: usize) -> Vec<PhaseShare> {
+        let plan = &self.phases[phase];
+        let Some(workload) = plan.workloads.get(loader) else { return Vec::new() };
+        let shared = SharedPhase::new(workload.clone());
+        let shards = self.shards().1;
+        let of_loader = (phase as u64 * u64::from(self.loader_nodes) + loader as u64) * u64::from(shards);
+        (0..shards)
+            .map(|shard| PhaseShare {
+                shared: shared.clone(),
+                shard,
+                shards,
+                seed: self.seed,
+                stream: of_loader + u64::from(shard),
+                warmup_ns: plan.warmup_ns,
+            })
+            .collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -567,6 +615,26 @@ mod tests {
         assert_eq!((read.workloads.len(), read.quiesce), (3, Quiesce::Before));
         assert_eq!(read.workloads[0].duration_ns, Some(1_280_000_000));
         assert_eq!(runs[0].references.len(), 2);
+    }
+
+    #[test]
+    fn shares_of_a_phase_use_streams_of_their_own() {
+        let run = &experiment("lowend/read-small").runs[0];
+        assert_eq!(run.shards(), (7, 8));
+        let shares: Vec<PhaseShare> = (0..2).flat_map(|p| (0..3).flat_map(move |l| run.shares(p, l))).collect();
+        let streams: std::collections::BTreeSet<u64> = shares.iter().map(|s| s.stream).collect();
+        assert_eq!((shares.len(), streams.len()), (48, 48));
+        assert_eq!(run.memory().engine, (15 * (1u64 << 30) - 3 * (1 << 29)) / 1000);
+    }
+
+    #[test]
+    fn the_schema_for_editors_is_current() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.json");
+        let current = crate::model::json_schema();
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            fs::write(&path, &current).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap_or_default(), current, "run again with UPDATE_SCHEMA=1");
     }
 
     #[test]

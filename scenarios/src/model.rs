@@ -1,7 +1,8 @@
 //! A scenario file as it is written. What it means is checked by [`crate::load`].
 
 use hwprofiles::Standing;
-use hwprofiles::quantity::Duration;
+use hwprofiles::quantity::{Duration, Quantity, Rate};
+use schemars::JsonSchema;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -10,7 +11,7 @@ use crate::metric::Metric;
 use crate::scale::Scale;
 use crate::workload::{Arrival, Consistency, Mix};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Folder and file name without `.yaml`, such as `lowend/read-small`.
@@ -41,7 +42,15 @@ fn default_seed() -> u64 {
     1
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The shape of a scenario file as JSON Schema, for editors; quantities appear as text.
+pub fn json_schema() -> String {
+    let schema = schemars::schema_for!(Scenario);
+    let mut text = serde_json::to_string_pretty(&schema).expect("a schema has string keys");
+    text.push('\n');
+    text
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// One system, or `systems` for one run each.
@@ -64,7 +73,7 @@ impl Cluster {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loaders {
     pub instance: String,
@@ -78,7 +87,7 @@ fn default_loader_system() -> String {
     "cassandra-stress".to_string()
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {
     pub keyspace: Keyspace,
@@ -86,7 +95,7 @@ pub struct Schema {
     pub table: Table,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Keyspace {
     #[serde(default = "default_keyspace")]
@@ -98,7 +107,7 @@ fn default_keyspace() -> String {
     "keyspace1".to_string()
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Table {
     /// `standard1`: blob key, blob columns C0 to C4.
@@ -107,7 +116,7 @@ pub enum Table {
 }
 
 /// One phase: a cassandra-stress command line, or native keys (`mix`, `keys`, `arrival`, ..).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     pub name: String,
@@ -124,6 +133,7 @@ pub struct Phase {
     #[serde(default)]
     pub operations: Option<u64>,
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub duration: Option<Duration>,
     #[serde(default)]
     pub per_loader: PerLoader,
@@ -132,16 +142,18 @@ pub struct Phase {
     pub loaders: Option<u32>,
     /// Part of the phase's own time that is not measured.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub warmup: Option<Duration>,
     #[serde(default)]
+    #[schemars(with = "serde_json::Value")]
     pub quiesce: Quiesce,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NativeArrival {
     /// Operations a second of one loader; as many in flight as it takes, up to 4,096.
-    Open(hwprofiles::quantity::Quantity<hwprofiles::quantity::Rate>),
+    Open(#[schemars(with = "String")] Quantity<Rate>),
     /// Operations in flight of one loader.
     Closed(u32),
 }
@@ -156,7 +168,7 @@ impl NativeArrival {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PerLoader {
     /// Every loader runs the same line.
@@ -210,9 +222,10 @@ impl<'de> Deserialize<'de> for Quiesce {
 }
 
 /// Something that goes wrong at a moment. Exactly one of `kill`, `partition` and `pause` is there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
+    #[schemars(with = "String")]
     pub at: Moment,
     #[serde(default)]
     pub kill: Option<Kill>,
@@ -222,9 +235,11 @@ pub struct Fault {
     pub pause: Option<Pause>,
     /// After a kill; absent: the node stays down.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub restart_after: Option<Duration>,
     /// After a partition; absent: it stays.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub heal_after: Option<Duration>,
 }
 
@@ -261,7 +276,7 @@ impl<'de> Deserialize<'de> for Moment {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Kill {
     /// Counted from 1.
@@ -271,7 +286,7 @@ pub struct Kill {
     pub power_loss: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
     /// These nodes cannot talk to the others. Counted from 1.
@@ -281,15 +296,16 @@ pub struct Partition {
     pub one_way: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
     /// Counted from 1.
     pub node: u32,
+    #[schemars(with = "String")]
     pub duration: Duration,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checks {
     #[serde(default)]
@@ -297,10 +313,11 @@ pub struct Checks {
 }
 
 /// A bound that the run has to keep.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
     pub phase: String,
+    #[schemars(with = "String")]
     pub metric: Metric,
     #[serde(default)]
     pub max: Option<String>,
@@ -308,17 +325,19 @@ pub struct Slo {
     pub min: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
     pub phase: String,
     /// Which system's result; may be absent where the scenario has one.
     #[serde(default)]
     pub system: Option<String>,
+    #[schemars(with = "String")]
     pub metric: Metric,
     /// With its unit: `124958 op/s`, `3.6 ms`.
     pub value: String,
     /// How the value came to be: `published` for a report's, `measured` for one's own.
+    #[schemars(with = "String")]
     pub source: Standing,
     /// A profile's figures were chosen to meet this value, so meeting it proves nothing.
     #[serde(default)]

@@ -21,13 +21,15 @@ const WINDOW_MIN_NS: u64 = 1_000_000_000;
 const STDEV_MIN: f64 = 2_000.0;
 const RANGE_MIN: u64 = 1_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     /// Simulated bytes over real bytes, at most 1.
+    #[schemars(with = "String")]
     pub data: Quantity<Ratio>,
     /// Least measuring window of a timed phase.
     #[serde(default = "default_window")]
+    #[schemars(with = "Option<String>")]
     pub window: Duration,
 }
 

@@ -115,15 +115,7 @@ fn workload(mix: Mix, keys: Keys, arrival: Arrival) -> Workload {
 }
 
 fn share(workload: Workload) -> PhaseShare {
-    PhaseShare {
-        shared: SharedPhase::new(workload),
-        shard: 0,
-        shards: 1,
-        seed: 1,
-        stream: 0,
-        warmup_ns: 0,
-        observer: None,
-    }
+    PhaseShare { shared: SharedPhase::new(workload), shard: 0, shards: 1, seed: 1, stream: 0, warmup_ns: 0 }
 }
 
 /// Runs `test` with a client on one server, both on one shard.
@@ -189,12 +181,18 @@ fn an_observer_sees_every_operation_and_the_version_it_read() {
         let mut mixed =
             workload(Mix { write: 1, read: 1 }, Keys::Uniform { from: 1, to: 50 }, Arrival::Closed { threads: 1 });
         mixed.operations = Some(2_000);
-        let mut share = share(mixed);
-        share.observer = Some(history.clone());
-        client.run(share).await.unwrap();
+        client.run_observed(share(mixed), history.clone()).await.unwrap();
         assert_eq!(history.open.get(), 0);
         assert!((800..1200).contains(&history.reads.get()), "{}", history.reads.get());
     });
+}
+
+#[test]
+fn what_shards_exchange_may_travel() {
+    fn travels<T: Send>() {}
+    travels::<PhaseShare>();
+    travels::<scenarios::Recorder>();
+    travels::<Target>();
 }
 
 #[test]

@@ -8,7 +8,9 @@ use reactor::Work;
 #[test]
 fn every_kind_of_work_has_a_cost() {
     for system in Profiles::embedded().systems.values() {
-        let unknown: Vec<&String> = system.costs.work.keys().filter(|name| Work::from_name(name).is_none()).collect();
+        // What a CPU that only serves interrupts does is no work of the engine's.
+        let known = |name: &str| name == "net-interrupt" || Work::from_name(name).is_some();
+        let unknown: Vec<&String> = system.costs.work.keys().filter(|name| !known(name)).collect();
         assert!(unknown.is_empty(), "{}: unknown work {unknown:?}", system.name);
         let client = |work: Work| matches!(work, Work::ClientRequest | Work::ClientResponse);
         let shared = |work: Work| matches!(work, Work::Poll | Work::NetReceive | Work::NetSend | Work::CrossShard);

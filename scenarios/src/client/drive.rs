@@ -56,8 +56,8 @@ impl SharedPhase {
     }
 }
 
-/// One shard's place in a phase.
-#[derive(Clone)]
+/// One shard's place in a phase; may travel to its shard's thread.
+#[derive(Clone, Debug)]
 pub struct PhaseShare {
     pub shared: SharedPhase,
     pub shard: u32,
@@ -66,8 +66,6 @@ pub struct PhaseShare {
     pub seed: u64,
     pub stream: u64,
     pub warmup_ns: u64,
-    /// Told of every operation, for oracles.
-    pub observer: Option<Rc<dyn Observer>>,
 }
 
 /// How an operation ended.
@@ -88,6 +86,8 @@ pub trait Observer {
 
 pub(super) struct Driver {
     share: PhaseShare,
+    /// Told of every operation, for oracles.
+    observer: Option<Rc<dyn Observer>>,
     row: Row,
     threads: u32,
     links: Rc<Vec<Rc<Link>>>,
@@ -116,6 +116,7 @@ impl Driver {
     /// Runs the share to its end on links that are up.
     pub async fn run(
         share: PhaseShare,
+        observer: Option<Rc<dyn Observer>>,
         links: Rc<Vec<Rc<Link>>>,
         ring: Rc<Ring>,
         nodes: usize,
@@ -150,6 +151,7 @@ impl Driver {
             changed: Notify::new(),
             me: me.clone(),
             share,
+            observer,
         });
         for link in driver.links.iter() {
             link.set_answers(Some(driver.clone()));
@@ -274,7 +276,7 @@ impl Driver {
         let key: [u8; Row::KEY_BYTES] = key_bytes(partition);
         let Some(link) = self.choose_link(&key) else { return false };
         let flight = Flight { due_ns, begun_ns: now, partition, version, write, given_up: false };
-        if let Some(observer) = &self.share.observer {
+        if let Some(observer) = &self.observer {
             observer.began(write, partition, version, now);
         }
         let mut bytes = 0;
@@ -340,7 +342,7 @@ impl Driver {
                 self.recorder.borrow_mut().record(timing);
             }
         }
-        if let Some(observer) = &self.share.observer {
+        if let Some(observer) = &self.observer {
             observer.ended(flight.write, flight.partition, flight.version, flight.begun_ns, ended_ns, outcome);
         }
         self.in_flight.set(self.in_flight.get() - 1);
@@ -369,7 +371,7 @@ impl Answers for Driver {
                 let row = rows.iter().next().and_then(Result::ok);
                 let version =
                     row.and_then(|row| row.cell(0)).and_then(|c| c.first_chunk()).map(|c| u64::from_be_bytes(*c));
-                match (row, &self.share.observer) {
+                match (row, &self.observer) {
                     (None, None) => {
                         self.first_failure("the row does not exist");
                         self.end(flight, Outcome::Failed("row not found"));

@@ -94,7 +94,16 @@ impl Client {
 
     /// Runs this shard's part of a phase. Ends when its last operation has been answered.
     pub async fn run(&self, share: PhaseShare) -> Result<Recorder, ClientError> {
-        Driver::run(share, self.links.clone(), self.ring.clone(), self.nodes).await
+        self.run_part(share, None).await
+    }
+
+    /// The same, telling `observer` of every operation.
+    pub async fn run_observed(&self, share: PhaseShare, observer: Rc<dyn Observer>) -> Result<Recorder, ClientError> {
+        self.run_part(share, Some(observer)).await
+    }
+
+    async fn run_part(&self, share: PhaseShare, observer: Option<Rc<dyn Observer>>) -> Result<Recorder, ClientError> {
+        Driver::run(share, observer, self.links.clone(), self.ring.clone(), self.nodes).await
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::generate::random::{Random, mix64};
 
 /// A distribution over partition numbers; ranges include both ends and begin at 1 as cassandra-stress numbers them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Keys {
     /// Every number once, in order, then from the start again.
