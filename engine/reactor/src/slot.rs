@@ -110,7 +110,11 @@ impl Slots {
     /// Gives the operation to the backend. The table is not borrowed meanwhile: the body's box cannot move, and a
     /// waiting slot's body is touched by nobody but the world.
     fn start(&self, shard: &Shard, id: SlotId) {
-        let body: *mut Body = &mut *self.inner.borrow_mut().slots[id.index as usize].body;
+        // In a block of its own: a plain `let` would keep the borrow alive to the end of the function.
+        let body: *mut Body = {
+            let mut inner = self.inner.borrow_mut();
+            &raw mut *inner.slots[id.index as usize].body
+        };
         // SAFETY: the box lives until the slot table is dropped, which happens after the backend closed; only
         // `complete` touches it before completion, and a backend completes after `submit` has returned.
         let body = unsafe { &mut *body };

@@ -1,0 +1,8 @@
+//! Disks and files of a host: [`device`] says when a request is done, [`tree`] and [`content`] what it did and what
+//! of it survives.
+
+pub mod content;
+pub mod device;
+pub mod model;
+pub(crate) mod operations;
+pub mod tree;

@@ -1,0 +1,280 @@
+//! File operations of shards: when they begin they are given their time, when they end they take effect.
+
+use reactor::{Buf, Op, Shard, SlotId};
+
+use super::content::SyncPoint;
+use super::device::Direction;
+use super::tree::{Errno, InodeId};
+use crate::host::{Crash, Descriptor, Host, State};
+use crate::seat::{Seat, Waits, join};
+use crate::world::World;
+
+/// What an operation needs at its end, found when it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FileOperation {
+    /// The inode is held until the end.
+    OnFile {
+        inode: InodeId,
+        dsync: bool,
+    },
+    Sync {
+        inode: InodeId,
+        point: SyncPoint,
+    },
+    SyncFolder {
+        folder: InodeId,
+        before: u64,
+    },
+    OnPath,
+}
+
+/// System calls that only change names or sizes in memory, handed to a kernel thread and back; assumed.
+const NAME_CALL_NS: u64 = 8_000;
+/// Copying into or out of the page cache, assumed 5 GB/s behind 2 us.
+const CACHED_CALL_NS: u64 = 2_000;
+const CACHED_BYTES_PER_NS: u64 = 5;
+/// A journal's transaction: one block.
+const JOURNAL_BYTES: u64 = 4096;
+
+impl World {
+    /// Checks and times an operation. An error is immediate.
+    pub(crate) fn begin_file_operation(
+        &self,
+        host: &Host,
+        at: u64,
+        op: &Op,
+        buf: Option<&mut Buf>,
+    ) -> Result<(FileOperation, u64), Errno> {
+        match op {
+            Op::Read { fd, offset, len } => {
+                let Descriptor::File { inode, read, direct, .. } = host.descriptors.borrow().get(*fd)? else {
+                    return Err(Errno(libc::EINVAL));
+                };
+                let buf = buf.ok_or(Errno(libc::EFAULT))?;
+                let len = u64::from(*len).min(buf.spare() as u64);
+                if !read {
+                    return Err(Errno(libc::EBADF));
+                }
+                if direct {
+                    check_alignment(*offset, len, buf, buf.len())?;
+                }
+                let mut tree = host.tree.borrow_mut();
+                let present = tree.content(inode)?.size().saturating_sub(*offset).min(len);
+                tree.hold(inode);
+                let ends_at = match present {
+                    0 => at + CACHED_CALL_NS,
+                    present => self.serve_disk(host, at, tree.disk(inode), Direction::Read, present),
+                };
+                Ok((FileOperation::OnFile { inode, dsync: false }, ends_at))
+            }
+            Op::Write { fd, offset, skip } => {
+                let Descriptor::File { inode, write, direct, dsync, .. } = host.descriptors.borrow().get(*fd)? else {
+                    return Err(Errno(libc::EINVAL));
+                };
+                let buf = buf.ok_or(Errno(libc::EFAULT))?;
+                let len = (buf.len() - *skip as usize) as u64;
+                if !write {
+                    return Err(Errno(libc::EBADF));
+                }
+                if direct {
+                    check_alignment(*offset, len, buf, *skip as usize)?;
+                }
+                let mut tree = host.tree.borrow_mut();
+                let disk = tree.disk(inode);
+                let content = tree.content_mut(inode)?;
+                let mut ends_at = if direct || dsync {
+                    self.serve_disk(host, at, disk, Direction::Write, len)
+                } else {
+                    content.add_cached(len);
+                    at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS
+                };
+                if dsync {
+                    let grows = offset + len > content.size() || content.layout_changed();
+                    ends_at = self.flush_disk(host, ends_at, disk, grows);
+                }
+                tree.hold(inode);
+                Ok((FileOperation::OnFile { inode, dsync }, ends_at))
+            }
+            Op::Fdatasync { fd } => {
+                let Descriptor::File { inode, .. } = host.descriptors.borrow().get(*fd)? else {
+                    return Err(Errno(libc::EINVAL));
+                };
+                let mut tree = host.tree.borrow_mut();
+                let disk = tree.disk(inode);
+                let content = tree.content_mut(inode)?;
+                let point = content.sync_point();
+                let cached = content.take_cached();
+                let layout_changed = content.layout_changed();
+                let mut ends_at = at;
+                if cached > 0 {
+                    ends_at = self.serve_disk(host, at, disk, Direction::Write, cached);
+                }
+                tree.hold(inode);
+                let ends_at = self.flush_disk(host, ends_at, disk, layout_changed);
+                Ok((FileOperation::Sync { inode, point }, ends_at))
+            }
+            Op::SyncDir { path } => {
+                let tree = host.tree.borrow();
+                let (folder, before) = tree.folder_sync_point(path.as_bytes())?;
+                let ends_at = self.flush_disk(host, at, tree.disk(folder), true);
+                drop(tree);
+                host.tree.borrow_mut().hold(folder);
+                Ok((FileOperation::SyncFolder { folder, before }, ends_at))
+            }
+            Op::Fallocate { fd, .. } | Op::Truncate { fd, .. } | Op::Size { fd } => {
+                let Descriptor::File { inode, .. } = host.descriptors.borrow().get(*fd)? else {
+                    return Err(Errno(libc::EINVAL));
+                };
+                host.tree.borrow_mut().hold(inode);
+                Ok((FileOperation::OnFile { inode, dsync: false }, at + NAME_CALL_NS))
+            }
+            _ => Ok((FileOperation::OnPath, at + NAME_CALL_NS)),
+        }
+    }
+
+    fn serve_disk(&self, host: &Host, at: u64, disk: u32, direction: Direction, bytes: u64) -> u64 {
+        let mut devices = host.devices.borrow_mut();
+        let device = &mut devices[disk as usize];
+        let mut admitted = at;
+        if device.model().is_network_volume {
+            if let Some(limits) = &mut *host.volume_limits.borrow_mut() {
+                admitted = limits.admit(at, bytes);
+            }
+            if host.model.volumes_share_nic {
+                admitted = admitted.max(host.nic.borrow_mut().carry_volume(at, direction, bytes));
+            }
+        }
+        device.serve(at, admitted, direction, bytes)
+    }
+
+    /// With a journal's transaction: its blocks, a flush, its commit block, a flush.
+    fn flush_disk(&self, host: &Host, at: u64, disk: u32, journal: bool) -> u64 {
+        let ends_at = host.devices.borrow_mut()[disk as usize].flush(at);
+        if !journal {
+            return ends_at;
+        }
+        let ends_at = self.serve_disk(host, ends_at, disk, Direction::Write, JOURNAL_BYTES);
+        host.devices.borrow_mut()[disk as usize].flush(ends_at)
+    }
+
+    /// The device or the kernel has finished.
+    pub(crate) fn end_file_operation(&self, seat: &Seat, shard: &Shard, index: u32, generation: u32) {
+        let slot = join(index, generation);
+        let Waits::File(operation) = seat.waits(slot) else { return };
+        let (host, now) = (&*seat.host, self.now());
+        seat.complete_by(shard, slot, |op, buf| {
+            let result = take_effect(host, now, op, buf, operation);
+            self.trace().note("result", *result.as_ref().unwrap_or(&u64::MAX));
+            release(host, operation);
+            result
+        });
+    }
+
+    /// The shard is gone before the end. A write on its way may have reached the medium in parts.
+    pub(crate) fn abandon_file_operation(&self, seat: &Seat, shard: &Shard, slot: SlotId, operation: FileOperation) {
+        let host = &*seat.host;
+        let kept = match host.state.get() {
+            State::Dying(Some(Crash::PowerLoss)) => true,
+            State::Dying(Some(Crash::Kill)) => self.fault_random().chance(1, 2),
+            _ => false,
+        };
+        seat.complete_by(shard, slot, |op, buf| {
+            if let (Op::Write { offset, skip, .. }, Some(buf), FileOperation::OnFile { inode, .. }, true) =
+                (op, buf, operation, kept)
+            {
+                host.tree.borrow_mut().content_mut(inode)?.write(*offset, &buf[*skip as usize..], false);
+            }
+            release(host, operation);
+            Err(Errno(libc::ECANCELED))
+        });
+    }
+}
+
+fn release(host: &Host, operation: FileOperation) {
+    match operation {
+        FileOperation::OnFile { inode, .. }
+        | FileOperation::Sync { inode, .. }
+        | FileOperation::SyncFolder { folder: inode, .. } => host.tree.borrow_mut().release(inode),
+        FileOperation::OnPath => {}
+    }
+}
+
+/// As O_DIRECT on a device of 4 KiB blocks: offset, length and memory.
+fn check_alignment(offset: u64, len: u64, buf: &Buf, position: usize) -> Result<(), Errno> {
+    let align = Buf::DIRECT_ALIGN;
+    let memory = buf.align() >= align && position.is_multiple_of(align);
+    let place = offset.is_multiple_of(align as u64) && len.is_multiple_of(align as u64);
+    if memory && place { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+}
+
+fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation: FileOperation) -> Result<u64, Errno> {
+    let mut tree = host.tree.borrow_mut();
+    match (op, operation) {
+        (Op::Read { offset, len, .. }, FileOperation::OnFile { inode, .. }) => {
+            let buf = buf.ok_or(Errno(libc::EFAULT))?;
+            let len = u64::from(*len).min(buf.spare() as u64);
+            Ok(tree.content(inode)?.read(*offset, len, |piece| buf.extend_from_slice(piece)))
+        }
+        (Op::Write { offset, skip, .. }, FileOperation::OnFile { inode, dsync }) => {
+            let bytes = &buf.ok_or(Errno(libc::EFAULT))?[*skip as usize..];
+            let protected = host.devices.borrow()[tree.disk(inode) as usize].model().power_loss_protected;
+            let content = tree.content_mut(inode)?;
+            content.write(*offset, bytes, protected);
+            if dsync {
+                // Makes earlier writes durable too, which a device may but need not do.
+                let point = content.sync_point();
+                content.sync(point);
+            }
+            Ok(bytes.len() as u64)
+        }
+        (_, FileOperation::Sync { inode, point }) => {
+            tree.content_mut(inode)?.sync(point);
+            Ok(0)
+        }
+        (_, FileOperation::SyncFolder { folder, before }) => {
+            tree.sync_folder((folder, before));
+            Ok(0)
+        }
+        (Op::Fallocate { offset, len, .. }, FileOperation::OnFile { inode, .. }) => {
+            tree.content_mut(inode)?.allocate(*offset, *len);
+            Ok(0)
+        }
+        (Op::Truncate { len, .. }, FileOperation::OnFile { inode, .. }) => {
+            tree.content_mut(inode)?.truncate(*len);
+            Ok(0)
+        }
+        (Op::Size { .. }, FileOperation::OnFile { inode, .. }) => Ok(tree.content(inode)?.size()),
+        (Op::Open { path, flags }, _) => {
+            let inode = tree.open(now, path.as_bytes(), flags.create, flags.exclusive, flags.truncate)?;
+            let descriptor = Descriptor::File {
+                inode,
+                read: flags.read,
+                write: flags.write,
+                direct: flags.direct,
+                dsync: flags.dsync,
+            };
+            Ok(u64::from(host.descriptors.borrow_mut().add(descriptor).0))
+        }
+        (Op::Rename { from, to }, _) => tree.rename(now, from.as_bytes(), to.as_bytes()).map(|()| 0),
+        (Op::Link { from, to }, _) => tree.link(now, from.as_bytes(), to.as_bytes()).map(|()| 0),
+        (Op::Unlink { path }, _) => tree.unlink(now, path.as_bytes()).map(|()| 0),
+        (Op::CreateDir { path }, _) => tree.create_folder(now, path.as_bytes()).map(|()| 0),
+        (Op::RemoveDir { path }, _) => tree.remove_folder(now, path.as_bytes()).map(|()| 0),
+        (Op::ReadDir { path }, _) => {
+            let buf = buf.ok_or(Errno(libc::EFAULT))?;
+            let mut count = 0;
+            for name in tree.names(path.as_bytes())? {
+                buf.extend_from_slice(name);
+                buf.push(0);
+                count += 1;
+            }
+            Ok(count)
+        }
+        _ => Err(Errno(libc::EINVAL)),
+    }
+}
+
+/// Closes a file's descriptor.
+pub(crate) fn close_file(host: &Host, inode: InodeId) {
+    host.tree.borrow_mut().release(inode);
+}

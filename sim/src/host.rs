@@ -1,0 +1,389 @@
+//! A host: its files and disks, its NIC, its descriptors, its shards, and how it dies and comes back.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use reactor::{Fd, Group, Remote, Shard, ShardConfig};
+
+use crate::disk::device::{Device, DiskCounters, SharedLimits};
+use crate::disk::tree::{Errno, InodeId, Tree};
+use crate::kernel::event::{ConnectionId, Event, Side};
+use crate::model::HostModel;
+use crate::nic::Nic;
+use crate::nic::listener::Listeners;
+use crate::random::{Generator, Stream};
+use crate::seat::Seat;
+use crate::world::World;
+
+/// Names a host of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+/// How a host's process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// `kill -9`: the kernel lives, keeps what was written and closes the connections.
+    Kill,
+    /// The machine stops: what was not synced may be lost or torn, and peers hear nothing.
+    PowerLoss,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not booted yet, or crashed.
+    Off,
+    Running,
+    /// The process is gone, the machine is not.
+    NoProcess,
+    /// Shards are being dropped.
+    Dying(Option<Crash>),
+}
+
+/// What a shard's first task is given.
+#[derive(Clone, Copy, Debug)]
+pub struct BootContext {
+    pub host: HostId,
+    /// The host's address.
+    pub ip: IpAddr,
+    pub shard: usize,
+    pub shards: usize,
+    /// How many boots of this host came before.
+    pub boots_before: u32,
+}
+
+pub(crate) type Boot = Rc<dyn Fn(BootContext) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// What a descriptor of a host stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Descriptor {
+    File { inode: InodeId, read: bool, write: bool, direct: bool, dsync: bool },
+    Listener { port: u16 },
+    Connection { id: ConnectionId, side: Side },
+}
+
+/// Descriptors by number. The upper bits of a number count how often its place was used, so that a stale descriptor
+/// is an error instead of someone else's file.
+#[derive(Default)]
+pub(crate) struct Descriptors {
+    places: Vec<(u32, Option<Descriptor>)>,
+    free: Vec<u32>,
+}
+
+const PLACE_BITS: u32 = 20;
+
+impl Descriptors {
+    pub fn add(&mut self, descriptor: Descriptor) -> Fd {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                self.places.push((0, None));
+                (self.places.len() - 1) as u32
+            }
+        };
+        let (used, entry) = &mut self.places[place as usize];
+        *entry = Some(descriptor);
+        Fd((*used << PLACE_BITS) | place)
+    }
+
+    pub fn get(&self, fd: Fd) -> Result<Descriptor, Errno> {
+        let place = fd.0 & ((1 << PLACE_BITS) - 1);
+        match self.places.get(place as usize) {
+            Some((used, Some(descriptor))) if *used == fd.0 >> PLACE_BITS => Ok(*descriptor),
+            _ => Err(Errno(libc::EBADF)),
+        }
+    }
+
+    pub fn remove(&mut self, fd: Fd) -> Result<Descriptor, Errno> {
+        let descriptor = self.get(fd)?;
+        let place = fd.0 & ((1 << PLACE_BITS) - 1);
+        let (used, entry) = &mut self.places[place as usize];
+        *entry = None;
+        // The all-ones number is what the reactor's idle slots hold.
+        *used = (*used + 1) % ((1 << (32 - PLACE_BITS)) - 1);
+        self.free.push(place);
+        Ok(descriptor)
+    }
+
+    fn all(&self) -> Vec<Fd> {
+        let open = self.places.iter().enumerate().filter(|(_, (_, entry))| entry.is_some());
+        open.map(|(place, (used, _))| Fd((used << PLACE_BITS) | place as u32)).collect()
+    }
+}
+
+pub(crate) struct Host {
+    pub id: u32,
+    pub ip: IpAddr,
+    pub model: HostModel,
+    pub state: Cell<State>,
+    pub paused: Cell<bool>,
+    pub skew_ns: Cell<i64>,
+    pub garbage: Cell<u64>,
+    pub tree: RefCell<Tree>,
+    pub devices: RefCell<Vec<Device>>,
+    pub volume_limits: RefCell<Option<SharedLimits>>,
+    pub descriptors: RefCell<Descriptors>,
+    pub nic: RefCell<Nic>,
+    pub listeners: RefCell<BTreeMap<u16, Listeners>>,
+    pub next_port: Cell<u16>,
+    pub seats: RefCell<Vec<Rc<Seat>>>,
+    pub boots: Cell<u32>,
+    boot: RefCell<Option<Boot>>,
+    pause_random: RefCell<Generator>,
+    pub paused_ns: Cell<u64>,
+    pub retired_cpu_ns: Cell<u64>,
+}
+
+impl Host {
+    pub fn new(seed: u64, id: u32, ip: IpAddr, model: HostModel) -> Self {
+        let mounts: Vec<_> =
+            model.disks.iter().enumerate().map(|(index, (path, _))| (path.clone(), index as u32)).collect();
+        let device = |(index, (_, disk)): (usize, &(String, _))| {
+            Device::new(Clone::clone(disk), Generator::stream(seed, Stream::Disk, &[u64::from(id), index as u64]))
+        };
+        Self {
+            id,
+            ip,
+            state: Cell::new(State::Off),
+            paused: Cell::new(false),
+            skew_ns: Cell::new(model.clock_skew_ns),
+            garbage: Cell::new(0),
+            tree: RefCell::new(Tree::new(&mounts)),
+            devices: RefCell::new(model.disks.iter().enumerate().map(device).collect()),
+            volume_limits: RefCell::new(model.volume_caps.map(|(iops, bytes)| SharedLimits::new(iops, bytes))),
+            descriptors: RefCell::new(Descriptors::default()),
+            nic: RefCell::new(Nic::new(&model)),
+            listeners: RefCell::new(BTreeMap::new()),
+            next_port: Cell::new(FIRST_EPHEMERAL_PORT),
+            seats: RefCell::new(Vec::new()),
+            boots: Cell::new(0),
+            boot: RefCell::new(None),
+            pause_random: RefCell::new(Generator::stream(seed, Stream::Scheduling, &[u64::from(id)])),
+            paused_ns: Cell::new(0),
+            retired_cpu_ns: Cell::new(0),
+            model,
+        }
+    }
+
+    /// The machine answers on the network.
+    pub fn is_up(&self) -> bool {
+        !matches!(self.state.get(), State::Off | State::Dying(Some(Crash::PowerLoss)))
+    }
+
+    pub fn forget_boot(&self) {
+        self.boot.borrow_mut().take();
+    }
+
+    pub fn ephemeral_port(&self) -> u16 {
+        let port = self.next_port.get();
+        self.next_port.set(if port == LAST_EPHEMERAL_PORT { FIRST_EPHEMERAL_PORT } else { port + 1 });
+        port
+    }
+}
+
+/// Linux's `ip_local_port_range`.
+const FIRST_EPHEMERAL_PORT: u16 = 32768;
+const LAST_EPHEMERAL_PORT: u16 = 60999;
+
+/// What a host's devices and CPUs did so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostCounters {
+    /// CPU used by each shard since its boot.
+    pub shard_cpu_ns: Vec<u64>,
+    /// CPU used by shards of earlier boots.
+    pub earlier_cpu_ns: u64,
+    /// Time for which all shards stood still.
+    pub paused_ns: u64,
+    pub disks: Vec<DiskCounters>,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub sent_packets: u64,
+    pub received_packets: u64,
+}
+
+impl World {
+    /// Adds a host, switched off. Addresses must differ.
+    pub fn add_host(&self, ip: IpAddr, model: HostModel) -> HostId {
+        let mut hosts = self.hosts_mut();
+        let id = hosts.len() as u32;
+        let fresh = self.network().addresses.insert(ip, id).is_none();
+        assert!(fresh, "two hosts with the address {ip}");
+        hosts.push(Rc::new(Host::new(self.seed(), id, ip, model)));
+        HostId(id)
+    }
+
+    /// Boots the host: `boot`'s future is the first task of each shard. Restarts run it again.
+    pub fn boot<F, Fut>(self: &Rc<Self>, host: HostId, boot: F)
+    where
+        F: Fn(BootContext) -> Fut + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        let boot: Boot = Rc::new(move |context| Box::pin(boot(context)));
+        *self.host(host.0).boot.borrow_mut() = Some(boot);
+        self.restart(host);
+    }
+
+    /// Boots a host that is off or has lost its process, with what its disks hold.
+    pub fn restart(self: &Rc<Self>, id: HostId) {
+        let host = self.host(id.0);
+        assert!(matches!(host.state.get(), State::Off | State::NoProcess), "host {} runs already", id.0);
+        let boot = host.boot.borrow().clone();
+        let was_off = host.state.replace(State::Running) == State::Off;
+        let boots_before = host.boots.replace(host.boots.get() + 1);
+        if was_off && boots_before > 0 {
+            self.forget_old_connections(id.0);
+        }
+        let shards = host.model.shards;
+        for index in 0..shards {
+            let seat = self.add_seat(&host, index);
+            let shard = Shard::new(ShardConfig::new(index, shards), seat.clone(), {
+                let notices = self.notices();
+                let seat = seat.id;
+                Remote::new(move || notices.seat(seat))
+            });
+            seat.set_shard(shard.clone());
+            host.seats.borrow_mut().push(seat.clone());
+            if let Some(boot) = &boot {
+                let context = BootContext { host: id, ip: host.ip, shard: index, shards, boots_before };
+                drop(shard.spawn(Group::Maintenance, "boot", boot(context)));
+            }
+            self.make_ready(&seat);
+        }
+        self.trace().note("boot", u64::from(id.0));
+    }
+
+    /// Ends the host's process, or the machine. Its tasks are dropped, its shards are gone.
+    pub fn crash(self: &Rc<Self>, id: HostId, crash: Crash) {
+        let host = self.host(id.0);
+        if host.state.get() == State::NoProcess && crash == Crash::PowerLoss {
+            host.state.set(State::Running);
+        }
+        if host.state.get() != State::Running {
+            return;
+        }
+        self.trace().note("crash", u64::from(id.0));
+        self.close_shards(&host, Some(crash));
+        host.paused.set(false);
+        match crash {
+            Crash::Kill => host.state.set(State::NoProcess),
+            Crash::PowerLoss => {
+                host.tree.borrow_mut().lose_power(self.now(), &mut self.fault_random());
+                self.silence_connections(id.0);
+                host.state.set(State::Off);
+            }
+        }
+    }
+
+    pub(crate) fn close_shards(self: &Rc<Self>, host: &Rc<Host>, crash: Option<Crash>) {
+        host.state.set(State::Dying(crash));
+        for seat in host.seats.borrow().iter() {
+            if let Some(shard) = seat.take_shard() {
+                shard.close();
+                host.retired_cpu_ns.set(host.retired_cpu_ns.get() + seat.used_ns());
+            }
+            self.retire_seat(seat.id);
+        }
+        host.seats.borrow_mut().clear();
+        let open = host.descriptors.borrow().all();
+        for fd in open {
+            // Nobody is left to hear of an error.
+            let _ = self.close(host, self.now(), fd);
+        }
+        host.listeners.borrow_mut().clear();
+    }
+
+    /// The host stands still: nothing runs, but its kernel still takes bytes in and disks finish.
+    pub fn pause(self: &Rc<Self>, id: HostId) {
+        self.host(id.0).paused.set(true);
+    }
+
+    pub fn resume(self: &Rc<Self>, id: HostId) {
+        let host = self.host(id.0);
+        if host.paused.replace(false) {
+            host.seats.borrow().iter().for_each(|seat| self.make_ready(seat));
+        }
+    }
+
+    /// Stops all shards of the host for `ns`: a collection of garbage, a stolen processor.
+    pub fn stand_still(&self, id: HostId, ns: u64) {
+        let host = self.host(id.0);
+        self.stop_host(&host, self.now(), ns);
+    }
+
+    pub(crate) fn stop_host(&self, host: &Host, at: u64, ns: u64) {
+        host.paused_ns.set(host.paused_ns.get() + ns);
+        for seat in host.seats.borrow().iter() {
+            seat.cpu_free_at.set(seat.cpu_free_at.get().max(at + ns));
+        }
+    }
+
+    /// Stops the host when its young generation is full.
+    #[inline]
+    pub(crate) fn collect_garbage(&self, host: &Host, at: u64) {
+        let Some(pauses) = &host.model.pauses else { return };
+        if host.garbage.get() >= pauses.young_bytes {
+            host.garbage.set(host.garbage.get() - pauses.young_bytes);
+            let ns = pauses.pause.sample(host.pause_random.borrow_mut().next_u64());
+            self.stop_host(host, at, ns);
+        }
+    }
+
+    /// Moves the host's wall clock.
+    pub fn set_clock_skew(&self, id: HostId, skew_ns: i64) {
+        self.host(id.0).skew_ns.set(skew_ns);
+    }
+
+    /// Nothing that the disk mounted at index `disk` has not begun begins before `for_ns` from now.
+    pub fn stall_disk(&self, id: HostId, disk: usize, for_ns: u64) {
+        if let Some(device) = self.host(id.0).devices.borrow_mut().get_mut(disk) {
+            device.stall(self.now() + for_ns);
+        }
+    }
+
+    pub fn host_counters(&self, id: HostId) -> HostCounters {
+        let host = self.host(id.0);
+        let nic = host.nic.borrow();
+        HostCounters {
+            shard_cpu_ns: host.seats.borrow().iter().map(|seat| seat.used_ns()).collect(),
+            earlier_cpu_ns: host.retired_cpu_ns.get(),
+            paused_ns: host.paused_ns.get(),
+            disks: host.devices.borrow().iter().map(Device::counters).collect(),
+            sent_bytes: nic.counters.sent_bytes,
+            received_bytes: nic.counters.received_bytes,
+            sent_packets: nic.counters.sent_packets,
+            received_packets: nic.counters.received_packets,
+        }
+    }
+
+    /// Bytes of this process's memory in which the host's files are kept.
+    pub fn file_memory(&self, id: HostId) -> usize {
+        self.host(id.0).tree.borrow().memory()
+    }
+
+    pub fn is_running(&self, id: HostId) -> bool {
+        self.host(id.0).state.get() == State::Running
+    }
+
+    /// Runs `f` in the context of a shard, for instance to spawn a task or to look at its state; the shard then runs.
+    /// `None` when the host is not running.
+    pub fn on_shard<R>(self: &Rc<Self>, id: HostId, shard: usize, f: impl FnOnce(&Shard) -> R) -> Option<R> {
+        let seat = self.host(id.0).seats.borrow().get(shard)?.clone();
+        let shard = seat.shard()?;
+        let result = shard.enter(|| f(&shard));
+        self.make_ready(&seat);
+        Some(result)
+    }
+
+    pub(crate) fn schedule_resume(&self, at: u64, host: u32) {
+        self.schedule(at, Event::Resume { host });
+    }
+
+    /// Lets the host go on after `for_ns`; for a pause with an end.
+    pub fn pause_for(self: &Rc<Self>, id: HostId, for_ns: u64) {
+        self.pause(id);
+        self.schedule_resume(self.now() + for_ns, id.0);
+    }
+}

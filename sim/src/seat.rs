@@ -1,0 +1,337 @@
+//! A seat: one boot of one shard, its virtual CPU, and the world as that shard sees it.
+//!
+//! The seat runs its shard for a quantum at a time. Within a quantum the shard's clock is the world's plus the CPU
+//! charged since the quantum began, and what it submits leaves at that time; the world learns of the CPU's use when
+//! the quantum ends. So a shard runs ahead of the world by a quantum at most, and never behind it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use reactor::{Backend, Buf, Fd, Message, Op, Shard, SlotId, Work};
+
+use crate::cpu::{Cost, FRACTION_BITS};
+use crate::disk::operations::FileOperation;
+use crate::disk::tree::Errno;
+use crate::host::Host;
+use crate::kernel::event::{ConnectionId, Event, SeatId, Side};
+use crate::random::{Generator, Stream};
+use crate::world::World;
+
+/// No run is scheduled.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What an operation in flight waits for, by the index of its slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waits {
+    Nothing,
+    /// For its place in `done`.
+    Delivery,
+    File(FileOperation),
+    Receive(ConnectionId, Side),
+    Send(ConnectionId, Side),
+    Accept(Fd),
+    Connect(ConnectionId),
+}
+
+#[derive(Clone, Copy)]
+struct InFlight {
+    generation: u32,
+    waits: Waits,
+}
+
+/// Someone to be told: a slot of a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub seat: SeatId,
+    pub slot: SlotId,
+}
+
+pub(crate) struct Seat {
+    pub id: SeatId,
+    pub index: usize,
+    pub host: Rc<Host>,
+    world: Rc<World>,
+    shard: RefCell<Option<Rc<Shard>>>,
+    /// World time when the current run began.
+    base: Cell<u64>,
+    /// CPU used in the current run, and before it: ns << FRACTION_BITS.
+    charged: Cell<u64>,
+    charged_before: Cell<u64>,
+    pub cpu_free_at: Cell<u64>,
+    /// Time of the scheduled run, and of the event for the next timer.
+    pub run_at: Cell<u64>,
+    pub timer_at: Cell<u64>,
+    pub is_ready: Cell<bool>,
+    /// The shard's remote half will notify the world of a wake from outside.
+    pub is_armed: Cell<bool>,
+    costs: [Cost; Work::COUNT],
+    done: RefCell<Vec<(SlotId, Result<u64, Errno>)>>,
+    delivering: RefCell<Vec<(SlotId, Result<u64, Errno>)>>,
+    in_flight: RefCell<Vec<InFlight>>,
+    inbox: RefCell<VecDeque<Message>>,
+    random: RefCell<Generator>,
+    polls: Cell<u64>,
+}
+
+fn to_io(result: Result<u64, Errno>) -> io::Result<u64> {
+    result.map_err(|Errno(number)| io::Error::from_raw_os_error(number))
+}
+
+impl Seat {
+    pub fn new(world: &Rc<World>, id: SeatId, host: &Rc<Host>, index: usize) -> Rc<Self> {
+        let parts = [u64::from(host.id), index as u64, u64::from(id)];
+        Rc::new(Self {
+            id,
+            index,
+            host: host.clone(),
+            world: world.clone(),
+            shard: RefCell::new(None),
+            base: Cell::new(world.now()),
+            charged: Cell::new(0),
+            charged_before: Cell::new(0),
+            cpu_free_at: Cell::new(world.now()),
+            run_at: Cell::new(NEVER),
+            timer_at: Cell::new(NEVER),
+            is_ready: Cell::new(false),
+            is_armed: Cell::new(false),
+            costs: host.model.cpu.costs,
+            done: RefCell::new(Vec::new()),
+            delivering: RefCell::new(Vec::new()),
+            in_flight: RefCell::new(Vec::new()),
+            inbox: RefCell::new(VecDeque::new()),
+            random: RefCell::new(Generator::stream(world.seed(), Stream::Scheduling, &parts)),
+            polls: Cell::new(0),
+        })
+    }
+
+    pub fn set_shard(&self, shard: Rc<Shard>) {
+        *self.shard.borrow_mut() = Some(shard);
+    }
+
+    pub fn shard(&self) -> Option<Rc<Shard>> {
+        self.shard.borrow().clone()
+    }
+
+    pub fn take_shard(&self) -> Option<Rc<Shard>> {
+        self.shard.borrow_mut().take()
+    }
+
+    /// The shard's clock. The world's, where that is ahead: when something is done to a shard that does not run.
+    #[inline]
+    pub fn local_now(&self) -> u64 {
+        (self.base.get() + (self.charged.get() >> FRACTION_BITS)).max(self.world.now())
+    }
+
+    /// CPU used since the boot, in ns.
+    pub fn used_ns(&self) -> u64 {
+        (self.charged_before.get() + self.charged.get()) >> FRACTION_BITS
+    }
+
+    pub fn polls(&self) -> u64 {
+        self.polls.get()
+    }
+
+    pub fn post(&self, message: Message) {
+        self.inbox.borrow_mut().push_back(message);
+    }
+
+    fn next_message(&self) -> Option<Message> {
+        self.inbox.borrow_mut().pop_front()
+    }
+
+    /// Runs the shard from the world's time on, for about `quantum_ns`. Gives the CPU used and whether more is to do.
+    pub fn run(&self, shard: &Shard, now: u64, quantum_ns: u64) -> (u64, bool) {
+        self.charged_before.set(self.charged_before.get() + self.charged.get());
+        self.base.set(now);
+        self.charged.set(0);
+        shard.fire_timers(now);
+        loop {
+            while let Some(message) = self.next_message() {
+                shard.deliver(message);
+            }
+            let used = self.charged.get() >> FRACTION_BITS;
+            shard.run(quantum_ns.saturating_sub(used).max(1));
+            self.deliver_done(shard);
+            let used = self.charged.get() >> FRACTION_BITS;
+            let more = shard.has_work();
+            if !more || used >= quantum_ns {
+                return (used, more);
+            }
+        }
+    }
+
+    /// Completes what was done at once when it was submitted.
+    pub fn deliver_done(&self, shard: &Shard) {
+        let mut delivering = self.delivering.borrow_mut();
+        std::mem::swap(&mut *delivering, &mut *self.done.borrow_mut());
+        for (slot, result) in delivering.drain(..) {
+            self.complete(shard, slot, result);
+        }
+    }
+
+    /// Completes an operation whose buffer is as it should be.
+    pub fn complete(&self, shard: &Shard, slot: SlotId, result: Result<u64, Errno>) {
+        self.forget(slot);
+        shard.complete_with(slot, |_, _| to_io(result));
+    }
+
+    /// Completes an operation by what `fill` does with it.
+    pub fn complete_by(
+        &self,
+        shard: &Shard,
+        slot: SlotId,
+        fill: impl FnOnce(&Op, Option<&mut Buf>) -> Result<u64, Errno>,
+    ) {
+        self.forget(slot);
+        shard.complete_with(slot, |op, buf| to_io(fill(op, buf)));
+    }
+
+    fn forget(&self, slot: SlotId) {
+        let (index, generation) = split(slot);
+        if let Some(entry) = self.in_flight.borrow_mut().get_mut(index)
+            && entry.generation == generation
+        {
+            entry.waits = Waits::Nothing;
+        }
+    }
+
+    pub fn waits(&self, slot: SlotId) -> Waits {
+        let (index, generation) = split(slot);
+        match self.in_flight.borrow().get(index) {
+            Some(entry) if entry.generation == generation => entry.waits,
+            _ => Waits::Nothing,
+        }
+    }
+
+    fn set_waits(&self, slot: SlotId, waits: Waits) {
+        let (index, generation) = split(slot);
+        let mut in_flight = self.in_flight.borrow_mut();
+        if in_flight.len() <= index {
+            in_flight.resize(index + 1, InFlight { generation: 0, waits: Waits::Nothing });
+        }
+        in_flight[index] = InFlight { generation, waits };
+    }
+
+    fn finish(&self, slot: SlotId, result: Result<u64, Errno>) {
+        self.set_waits(slot, Waits::Delivery);
+        self.done.borrow_mut().push((slot, result));
+    }
+
+    /// Operations that the world has not completed, in the order of their slots.
+    pub fn unfinished(&self) -> Vec<(SlotId, Waits)> {
+        let in_flight = self.in_flight.borrow();
+        let unfinished = in_flight.iter().enumerate().filter(|(_, entry)| !matches!(entry.waits, Waits::Nothing));
+        unfinished.map(|(index, entry)| (join(index as u32, entry.generation), entry.waits)).collect()
+    }
+}
+
+fn split(slot: SlotId) -> (usize, u32) {
+    let word = slot.to_u64();
+    (word as u32 as usize, (word >> 32) as u32)
+}
+
+pub(crate) fn join(index: u32, generation: u32) -> SlotId {
+    SlotId::from_u64((u64::from(generation) << 32) | u64::from(index))
+}
+
+impl Backend for Seat {
+    fn now(&self) -> u64 {
+        self.local_now()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.world.wall_us_at(self.local_now(), &self.host)
+    }
+
+    fn random(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
+    }
+
+    fn submit(&self, _shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+        let waiter = Waiter { seat: self.id, slot };
+        let at = self.local_now();
+        let world = &*self.world;
+        let submitted = match op {
+            Op::Listen { addr } => world.listen(self, *addr).map(Submitted::Done),
+            Op::Accept { fd } => world.accept(waiter, &self.host, *fd),
+            Op::Connect { addr, from } => world.connect(waiter, &self.host, at, *addr, *from),
+            Op::Recv { fd } => world.receive(waiter, &self.host, at, *fd, buf.expect("a receive has a buffer")),
+            Op::Send { fd, skip } => {
+                let bytes = &buf.expect("a send has a buffer")[*skip as usize..];
+                world.send(waiter, &self.host, at, *fd, bytes)
+            }
+            Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),
+            Op::Close { fd } => world.close(&self.host, at, *fd).map(Submitted::Done),
+            op => world.begin_file_operation(&self.host, at, op, buf).map(|(operation, ends_at)| {
+                let (index, generation) = split(slot);
+                let event = Event::Complete { seat: self.id, slot: index as u32, generation };
+                world.schedule(ends_at, event);
+                Submitted::Waits(Waits::File(operation))
+            }),
+        };
+        match submitted {
+            Ok(Submitted::Waits(waits)) => self.set_waits(slot, waits),
+            Ok(Submitted::Done(value)) => self.finish(slot, Ok(value)),
+            Err(error) => self.finish(slot, Err(error)),
+        }
+    }
+
+    fn cancel(&self, _shard: &Shard, slot: SlotId) {
+        match self.waits(slot) {
+            // A disk's operation cannot be called back; what is done is done.
+            Waits::Nothing | Waits::Delivery | Waits::File(_) => {}
+            waits => {
+                self.world.stop_waiting(&self.host, Waiter { seat: self.id, slot }, waits);
+                self.finish(slot, Err(Errno(libc::ECANCELED)));
+                self.world.make_ready(self);
+            }
+        }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        self.used_ns()
+    }
+
+    #[inline]
+    fn charge(&self, work: Work, amount: u64) {
+        let cost = &self.costs[work as usize];
+        self.charged.set(self.charged.get() + cost.fixed + cost.per_byte * amount);
+        if work == Work::Poll {
+            self.polls.set(self.polls.get() + 1);
+        } else if cost.garbage > 0 {
+            self.host.garbage.set(self.host.garbage.get() + cost.garbage);
+        }
+    }
+
+    fn send_message(&self, _shard: &Shard, to: usize, message: Message) {
+        self.world.send_message(self, to, message);
+    }
+
+    fn peer_addr(&self, fd: Fd) -> io::Result<SocketAddr> {
+        self.world.peer_addr(&self.host, fd).map_err(|Errno(number)| io::Error::from_raw_os_error(number))
+    }
+
+    fn close(&self, shard: &Shard) {
+        self.deliver_done(shard);
+        for (slot, waits) in self.unfinished() {
+            match waits {
+                Waits::Nothing => {}
+                Waits::File(operation) => self.world.abandon_file_operation(self, shard, slot, operation),
+                waits => {
+                    self.world.stop_waiting(&self.host, Waiter { seat: self.id, slot }, waits);
+                    self.complete(shard, slot, Err(Errno(libc::ECANCELED)));
+                }
+            }
+        }
+        self.deliver_done(shard);
+        self.inbox.borrow_mut().clear();
+    }
+}
+
+pub(crate) enum Submitted {
+    Done(u64),
+    Waits(Waits),
+}

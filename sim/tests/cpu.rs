@@ -1,0 +1,122 @@
+//! Virtual CPU: time passes by what is charged, shards of a host run side by side, pauses stop them.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Log, MS, S, ip, plain};
+use reactor::{Group, Work, charge, spawn, submit_to, time};
+use sim::{CpuModel, HostModel, Latency, PauseModel, Settings};
+
+fn model(shards: usize) -> HostModel {
+    let mut model = HostModel::plain("plain", shards);
+    model.cpu = CpuModel::polls_only(100);
+    model.cpu.set(Work::MemtableInsert, 10_000.0, 1.0);
+    model
+}
+
+#[test]
+fn charged_work_takes_its_time_and_one_task_waits_for_the_other() {
+    let outcome = sim::run(1, Settings::default(), |world| {
+        let host = world.add_host(ip(1), model(2));
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(host, move |boot| {
+            let log = seen.clone();
+            async move {
+                for task in 0..2 {
+                    let log = log.clone();
+                    drop(spawn(Group::Statement, "worker", async move {
+                        for _ in 0..100 {
+                            charge(Work::MemtableInsert, 1000);
+                            time::yield_now().await;
+                        }
+                        log.push((boot.shard, task, reactor::now()));
+                    }));
+                }
+            }
+        });
+        world.run_until_idle();
+        (log.all(), world.host_counters(host))
+    });
+    let (log, counters) = outcome.value;
+    assert_eq!(log.len(), 4);
+    for (_, _, at) in log {
+        assert!((2_180_000..2_230_000).contains(&at), "{at}"); // 200 x 11.1 us on each shard
+    }
+    assert!(counters.shard_cpu_ns.iter().all(|ns| (2_200_000..2_240_000).contains(ns)), "{counters:?}");
+}
+
+#[test]
+fn messages_between_shards_are_answered() {
+    let outcome = sim::run(1, Settings::default(), |world| {
+        let host = plain(world, 1, 4);
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(host, move |boot| {
+            let log = seen.clone();
+            async move {
+                if boot.shard == 0 {
+                    for to in 0..4 {
+                        let answer = submit_to(to, "ask", move || async move { (to, reactor::shard_index().0) }).await;
+                        log.push((answer, reactor::now()));
+                    }
+                }
+            }
+        });
+        world.run_until_idle();
+        log.all()
+    });
+    let answers: Vec<_> = outcome.value.iter().map(|(answer, _)| *answer).collect();
+    assert_eq!(answers, [(0, 0), (1, 1), (2, 2), (3, 3)]);
+    assert!(outcome.value[3].1 < 20_000);
+}
+
+#[test]
+fn garbage_stops_the_host() {
+    let outcome = sim::run(1, Settings::default(), |world| {
+        let mut model = model(2);
+        model.cpu.set_garbage(Work::MemtableInsert, 1000);
+        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS) });
+        let host = world.add_host(ip(1), model);
+        world.boot(host, move |boot| async move {
+            loop {
+                if boot.shard == 0 {
+                    charge(Work::MemtableInsert, 0);
+                }
+                time::sleep(Duration::from_micros(90)).await;
+            }
+        });
+        world.run_until(10 * S);
+        world.host_counters(host)
+    });
+    // 100 ms of work (1,000 x 100 us), then a pause of 50 ms.
+    let paused_ms = outcome.value.paused_ns / MS;
+    assert!((3_200..3_450).contains(&paused_ms), "{paused_ms}");
+}
+
+#[test]
+fn a_task_woken_by_the_experiment_runs() {
+    let outcome = sim::run(1, Settings::default(), |world| {
+        let host = plain(world, 1, 1);
+        let (log, queue) = (Log::new(), reactor::sync::Queue::<u32>::new());
+        let (seen, source) = (log.clone(), queue.clone());
+        world.boot(host, move |_| {
+            let (log, source) = (seen.clone(), source.clone());
+            async move {
+                while let Some(item) = source.pop().await {
+                    log.push((item, reactor::now() / MS));
+                }
+            }
+        });
+        for at in 1..=3 {
+            let queue = queue.clone();
+            world.at(at * 10 * MS, move |_| queue.push(at as u32));
+        }
+        world.run_until_idle();
+        log.all()
+    });
+    assert_eq!(outcome.value, [(1, 10), (2, 20), (3, 30)]);
+}
