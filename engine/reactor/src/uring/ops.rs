@@ -46,8 +46,20 @@ fn unread(buf: &Buf, skip: u32) -> (*const u8, u32) {
     (rest.as_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX))
 }
 
+/// What the ring knows that decides how it asks.
+#[derive(Clone, Copy)]
+pub(super) struct Knowledge {
+    /// The kernel has IORING_OP_FTRUNCATE (6.9).
+    pub(super) kernel_truncates: bool,
+    /// The socket had nothing left after the last receive: waiting at once saves the attempt that would fail.
+    pub(super) drained: bool,
+}
+
+/// io_uring.h: do not try first, wait for readiness.
+const RECVSEND_POLL_FIRST: u16 = 1 << 0;
+
 /// The ring entry for `op`, or `None` when it is not one for the ring. Pointers in it lead into `op` and `buf`.
-pub(super) fn entry(op: &Op, buf: Option<&mut Buf>, kernel_truncates: bool) -> Option<Entry> {
+pub(super) fn entry(op: &Op, buf: Option<&mut Buf>, known: Knowledge) -> Option<Entry> {
     let mut none = Buf::new();
     let buf = buf.unwrap_or(&mut none);
     Some(match op {
@@ -67,7 +79,7 @@ pub(super) fn entry(op: &Op, buf: Option<&mut Buf>, kernel_truncates: bool) -> O
         Op::Fallocate { fd: f, offset, len } => {
             opcode::Fallocate::new(fd(*f), *len).offset(*offset).mode(libc::FALLOC_FL_KEEP_SIZE).build()
         }
-        Op::Truncate { fd: f, len } if kernel_truncates => opcode::Ftruncate::new(fd(*f), *len).build(),
+        Op::Truncate { fd: f, len } if known.kernel_truncates => opcode::Ftruncate::new(fd(*f), *len).build(),
         Op::Rename { from, to } => opcode::RenameAt::new(HERE, from.as_ptr(), HERE, to.as_ptr()).build(),
         Op::Link { from, to } => opcode::LinkAt::new(HERE, from.as_ptr(), HERE, to.as_ptr()).build(),
         Op::Unlink { path } => opcode::UnlinkAt::new(HERE, path.as_ptr()).build(),
@@ -78,7 +90,8 @@ pub(super) fn entry(op: &Op, buf: Option<&mut Buf>, kernel_truncates: bool) -> O
         }
         Op::Recv { fd: f } => {
             let len = u32::try_from(buf.spare()).unwrap_or(u32::MAX);
-            opcode::Recv::new(fd(*f), buf.spare_ptr(), len).build()
+            let ioprio = if known.drained { RECVSEND_POLL_FIRST } else { 0 };
+            opcode::Recv::new(fd(*f), buf.spare_ptr(), len).ioprio(ioprio).build()
         }
         Op::Send { fd: f, skip } => {
             let (ptr, len) = unread(buf, *skip);

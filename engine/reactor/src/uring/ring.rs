@@ -8,9 +8,10 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
 use io_uring::squeue::{self, Entry};
-use io_uring::{IoUring, Probe, opcode, types};
+use io_uring::{IoUring, Probe, cqueue, opcode, types};
 
 use super::clock::{self, Clock};
+use super::ops::Knowledge;
 use super::{Error, ops, socket};
 use crate::slot::Slots;
 use crate::{Backend, Buf, Fd, Message, Op, Remote, Shard, SlotId, Work};
@@ -54,6 +55,8 @@ pub(super) struct Ring {
     overflow: RefCell<VecDeque<Entry>>,
     aside: RefCell<BTreeMap<SlotId, Aside>>,
     kernel_truncates: bool,
+    /// By descriptor: whether its last receive left nothing. A hint: a reused descriptor may find an old one.
+    drained: RefCell<Vec<bool>>,
 }
 
 impl Ring {
@@ -89,6 +92,7 @@ impl Ring {
             overflow: RefCell::default(),
             aside: RefCell::default(),
             kernel_truncates: probed && probe.is_supported(opcode::Ftruncate::CODE),
+            drained: RefCell::default(),
         })
     }
 
@@ -223,7 +227,7 @@ impl Ring {
             match completion.user_data() {
                 EVENT => self.event_armed.set(false),
                 CANCEL => {}
-                slot => self.finish(shard, SlotId::from_u64(slot), completion.result()),
+                slot => self.finish(shard, SlotId::from_u64(slot), completion.result(), completion.flags()),
             }
         }
         if !self.prompt.borrow().is_empty() {
@@ -236,12 +240,17 @@ impl Ring {
         }
     }
 
-    fn finish(&self, shard: &Shard, slot: SlotId, result: i32) {
+    fn finish(&self, shard: &Shard, slot: SlotId, result: i32, flags: u32) {
         shard.complete_with(slot, |op, buf| {
             let result = if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as u64) };
             match (op, result) {
-                (Op::Read { .. } | Op::Recv { .. }, Ok(n)) => {
+                (Op::Read { .. }, Ok(n)) => {
                     Slots::advance(op, buf, n);
+                    Ok(n)
+                }
+                (Op::Recv { fd }, Ok(n)) => {
+                    Slots::advance(op, buf, n);
+                    self.note_drained(*fd, !cqueue::sock_nonempty(flags));
                     Ok(n)
                 }
                 (Op::Connect { .. }, result) => match self.aside.borrow_mut().remove(&slot) {
@@ -258,6 +267,20 @@ impl Ring {
                 (_, result) => result,
             }
         });
+    }
+
+    fn note_drained(&self, fd: Fd, is: bool) {
+        let mut drained = self.drained.borrow_mut();
+        let index = fd.0 as usize;
+        if index >= drained.len() {
+            drained.resize(index + 1, false);
+        }
+        drained[index] = is;
+    }
+
+    fn is_drained(&self, op: &Op) -> bool {
+        let Op::Recv { fd } = op else { return false };
+        self.drained.borrow().get(fd.0 as usize).copied().unwrap_or(false)
     }
 
     /// Prepares the operations that need a descriptor of their own first.
@@ -301,7 +324,8 @@ impl Backend for Ring {
     }
 
     fn submit(&self, _shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
-        let entry = match ops::entry(op, buf, self.kernel_truncates) {
+        let known = Knowledge { kernel_truncates: self.kernel_truncates, drained: self.is_drained(op) };
+        let entry = match ops::entry(op, buf, known) {
             Some(entry) => Ok(Some(entry)),
             None => self.start_aside(slot, op),
         };

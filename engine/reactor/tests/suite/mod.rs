@@ -5,6 +5,8 @@
 //! by the shard's clock.
 
 #![allow(dead_code, unused_imports)]
+#![allow(clippy::waker_clone_wake)] // by value and by reference are two ways to wake; both are tested
+#![allow(clippy::async_yields_async)] // a handle of a task is an output like any other
 
 pub mod files;
 pub mod net;
