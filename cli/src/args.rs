@@ -18,7 +18,76 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Run(Run),
+    Check(Check),
+    List(List),
     Serve(Serve),
+    Schema(Schema),
+    Completions(Completions),
+}
+
+/// Run a scenario in simulation and hold it against its references.
+///
+/// Writes record.json and plot.svg under OUT/<scenario>/<system>/<seed>/. Two runs with one seed give equal records.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A name from `orrery list`, or a YAML file.
+    #[arg(required = true, value_name = "SCENARIO")]
+    pub scenarios: Vec<String>,
+    /// Instead of the scenario's own seed.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Only this system of the scenario.
+    #[arg(long, value_name = "NAME")]
+    pub system: Option<String>,
+    /// Folder of the records.
+    #[arg(long, default_value = "out", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Print one JSON object a line instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Systems simulated side by side [default: as many as there are processors].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    #[command(flatten)]
+    pub profiles: ProfileFolder,
+}
+
+/// Read scenarios and say what is wrong with them, or nothing.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Names from `orrery list`, or YAML files [default: all that the binary carries].
+    #[arg(value_name = "SCENARIO")]
+    pub scenarios: Vec<String>,
+    #[command(flatten)]
+    pub profiles: ProfileFolder,
+}
+
+/// List the scenarios and profiles that the binary carries.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print one JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub profiles: ProfileFolder,
+}
+
+#[derive(Debug, Args)]
+pub struct ProfileFolder {
+    /// Folder with further profiles (instances/, disks/, networks/, processors/, systems/), which take precedence.
+    #[arg(long = "profiles", value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+}
+
+/// Print the JSON schema of scenario files, for editors.
+#[derive(Debug, Args)]
+pub struct Schema {}
+
+/// Print a completion script for a shell.
+#[derive(Debug, Args)]
+pub struct Completions {
+    pub shell: clap_complete::Shell,
 }
 
 /// Run a database node that CQL drivers can connect to.

@@ -2,12 +2,16 @@
 //!
 //! Results go to stdout, progress and logs to stderr. The exit code says what happened: see [`exit::Code`].
 
+#![allow(clippy::disallowed_methods, reason = "the command line stands outside of every simulated world")]
+
 mod args;
 mod exit;
+mod list;
+mod run;
 mod serve;
 mod signal;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
 
@@ -21,7 +25,18 @@ fn main() -> std::process::ExitCode {
         .with_writer(std::io::stderr)
         .init();
     let result = match arguments.command {
+        Command::Run(run) => run::run(&run),
+        Command::Check(check) => run::check(&check),
+        Command::List(list) => list::list(&list),
         Command::Serve(serve) => serve::run(&serve),
+        Command::Schema(_) => {
+            print!("{}", scenarios::model::json_schema());
+            Ok(())
+        }
+        Command::Completions(completions) => {
+            clap_complete::generate(completions.shell, &mut Arguments::command(), "orrery", &mut std::io::stdout());
+            Ok(())
+        }
     };
     match result {
         Ok(()) => exit::Code::Ok.into(),

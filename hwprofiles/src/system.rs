@@ -41,11 +41,18 @@ pub enum Threading {
 }
 
 impl Threading {
-    /// Shards of the engine on an instance with `vcpus`. A pool is run as a shard on every vCPU: the kernel's scheduler
-    /// spreads its threads over all of them.
+    /// Shards of the engine on an instance with `vcpus`. A pool is one shard, on all of them.
     pub fn shards(&self, vcpus: u64) -> u64 {
         match self {
             Threading::ShardPerCore { interrupt_cpus } => vcpus.saturating_sub(interrupt_cpus.u64()).max(1),
+            Threading::Pool { .. } => 1,
+        }
+    }
+
+    /// Processors that each shard may use at once: the kernel's scheduler spreads a pool's threads over all.
+    pub fn cpus_per_shard(&self, vcpus: u64) -> u64 {
+        match self {
+            Threading::ShardPerCore { .. } => 1,
             Threading::Pool { .. } => vcpus.max(1),
         }
     }

@@ -367,6 +367,11 @@ impl World {
         self.host(id.0).state.get() == State::Running
     }
 
+    /// How often the host was booted.
+    pub fn boots(&self, id: HostId) -> u32 {
+        self.host(id.0).boots.get()
+    }
+
     /// Runs `f` in the context of a shard, for instance to spawn a task or to look at its state; the shard then runs.
     /// `None` when the host is not running.
     pub fn on_shard<R>(self: &Rc<Self>, id: HostId, shard: usize, f: impl FnOnce(&Shard) -> R) -> Option<R> {

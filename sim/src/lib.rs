@@ -21,20 +21,26 @@ compile_error!(
      variable RUSTFLAGS replaces that setting silently: unset it, or add `--cfg madsim` to it"
 );
 
+pub mod cluster;
 mod cpu;
 pub mod disk;
+pub mod faults;
+pub mod history;
 mod host;
 pub mod kernel;
 mod latency;
 mod model;
 mod nic;
+pub mod oracles;
 mod random;
+pub mod scenario;
 mod seat;
 mod server;
 mod shell;
 mod slab;
 mod world;
 
+pub use self::cluster::Cluster;
 pub use cpu::CpuModel;
 pub use host::{BootContext, Crash, HostCounters, HostId};
 pub use latency::Latency;

@@ -98,7 +98,7 @@ impl HostModel {
         Self {
             name: name.into(),
             shards: system.threading.shards(vcpus) as usize,
-            cpus_per_shard: 1,
+            cpus_per_shard: system.threading.cpus_per_shard(vcpus) as usize,
             cpu: CpuModel::from_profiles(instance, system),
             nic: NicModel {
                 base: instance.nic.base.f64(),

@@ -90,6 +90,18 @@ async fn create_folders(path: &str) -> Result<(), BootError> {
     Ok(())
 }
 
+/// Writes the current shard's memtables to SSTables, and waits until its compaction has nothing left to do.
+pub async fn quiesce_shard() -> Result<(), storage::Error> {
+    /// How often to look: short against any compaction, long against the look itself.
+    const LOOK: Duration = Duration::from_millis(5);
+    let Some(node) = reactor::local::<Node>() else { return Ok(()) };
+    node.storage.flush(None).await?;
+    while node.storage.stats().tables.values().any(|table| table.pending_compactions > 0) {
+        time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
 /// Makes everything acknowledged on the current shard durable, before a shutdown.
 pub async fn drain_shard() {
     if let Some(node) = reactor::local::<Node>()

@@ -10,5 +10,5 @@ mod config;
 mod outbox;
 mod session;
 
-pub use boot::{BootError, drain_shard, run_shard};
+pub use boot::{BootError, drain_shard, quiesce_shard, run_shard};
 pub use config::{NodeConfig, Timeouts};

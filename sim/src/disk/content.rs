@@ -4,7 +4,7 @@
 //! nothing where nothing lay. Syncing drops records; losing power walks them backwards and decides for every 512-byte
 //! sector on its own whether the newer bytes had reached the medium.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::random::Generator;
 
@@ -13,13 +13,18 @@ pub const SECTOR: u64 = 512;
 /// Bytes are kept in chunks that grow as they are written: holes and zeros cost nothing.
 const CHUNK: usize = 64 << 10;
 const PAGE: u64 = 4096;
+/// Unsynced bytes of a file that a device holds back at most: the size of a large drive's cache. Older ones have been
+/// written by then.
+const HELD_BACK_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Default)]
 pub struct Content {
     chunks: Vec<Vec<u8>>,
     size: u64,
     durable_size: u64,
-    undo: Vec<Undo>,
+    undo: VecDeque<Undo>,
+    /// Bytes kept in them.
+    undo_bytes: usize,
     /// Number of the next undo record.
     next: u64,
     /// The size, or where bytes lie, has changed since the last sync: a sync must write the file system's journal.
@@ -39,6 +44,12 @@ struct Undo {
     old: Option<Box<[u8]>>,
     /// All or nothing, and this was the size before.
     truncated_from: Option<u64>,
+}
+
+impl Undo {
+    fn bytes(&self) -> usize {
+        self.old.as_ref().map_or(0, |old| old.len())
+    }
 }
 
 /// A point between a file's writes, up to which a sync makes them durable.
@@ -67,8 +78,7 @@ impl Content {
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        let undo: usize = self.undo.iter().map(|undo| undo.old.as_ref().map_or(0, |old| old.len())).sum();
-        self.chunks.iter().map(Vec::capacity).sum::<usize>() + undo
+        self.chunks.iter().map(Vec::capacity).sum::<usize>() + self.undo_bytes
     }
 
     /// Calls `take` with the bytes of `offset..offset + len` in pieces, at most up to the end of the file. Gives the
@@ -160,7 +170,7 @@ impl Content {
         let number = self.next;
         // Appends after appends become one record, unless a sync point lies between.
         if absent
-            && let Some(last) = self.undo.last_mut()
+            && let Some(last) = self.undo.back_mut()
             && last.old.is_none()
             && last.truncated_from.is_none()
             && last.offset + last.len == offset
@@ -170,7 +180,16 @@ impl Content {
             return;
         }
         let old = (!absent).then(|| self.read_vec(offset, len).into_boxed_slice());
-        self.undo.push(Undo { number, offset, len, old, truncated_from: None });
+        self.keep(Undo { number, offset, len, old, truncated_from: None });
+    }
+
+    fn keep(&mut self, undo: Undo) {
+        self.undo_bytes += undo.bytes();
+        self.undo.push_back(undo);
+        while self.undo_bytes > HELD_BACK_BYTES_MAX {
+            let Some(oldest) = self.undo.pop_front() else { return };
+            self.undo_bytes -= oldest.bytes();
+        }
     }
 
     pub fn allocate(&mut self, offset: u64, len: u64) {
@@ -184,8 +203,7 @@ impl Content {
         if size < self.size {
             let old = Some(self.read_vec(size, self.size - size).into_boxed_slice());
             let len = self.size - size;
-            let undo = Undo { number: self.next, offset: size, len, old, truncated_from: Some(self.size) };
-            self.undo.push(undo);
+            self.keep(Undo { number: self.next, offset: size, len, old, truncated_from: Some(self.size) });
             self.cut(size);
         }
         if size != self.size {
@@ -210,7 +228,10 @@ impl Content {
     }
 
     pub fn sync(&mut self, point: SyncPoint) {
-        self.undo.retain(|undo| undo.number >= point.next);
+        // In the order of their numbers, so that those before the point are the first ones.
+        while let Some(undo) = self.undo.pop_front_if(|undo| undo.number < point.next) {
+            self.undo_bytes -= undo.bytes();
+        }
         self.durable_size = point.size;
         if self.undo.is_empty() && self.size == self.durable_size {
             self.layout_changed = false;
@@ -231,6 +252,7 @@ impl Content {
         // How much of the device's cache was written back; both ends are likely enough to be met.
         let kept_in_8 = [0, 1, 4, 7, 8][random.below(5) as usize];
         let mut settled: BTreeSet<u64> = BTreeSet::new();
+        self.undo_bytes = 0;
         let mut truncation_lost = None;
         let mut low = self.durable_size;
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {

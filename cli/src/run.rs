@@ -1,0 +1,155 @@
+//! `orrery run` and `orrery check`: scenarios in simulation.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use hwprofiles::Profiles;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use scenarios::{Experiment, RunRecord, Timing, load};
+
+use crate::args;
+use crate::exit::{Code, Failure};
+
+pub fn profiles(folder: &args::ProfileFolder) -> Result<Profiles, Failure> {
+    match &folder.folder {
+        None => Ok(Profiles::embedded()),
+        Some(folder) => Profiles::with_folder(folder).map_err(|error| Failure::new(Code::Invalid, error)),
+    }
+}
+
+fn read(name: &str, profiles: &Profiles) -> Result<Experiment, Failure> {
+    let experiment = load::find(name).and_then(|document| load::read(&document, profiles));
+    experiment.map_err(|error| Failure { code: Code::Invalid, report: error })
+}
+
+pub fn check(args: &args::Check) -> Result<(), Failure> {
+    let profiles = profiles(&args.profiles)?;
+    let all: Vec<String> = load::names().map(str::to_string).collect();
+    let names = if args.scenarios.is_empty() { &all } else { &args.scenarios };
+    for name in names {
+        let experiment = read(name, &profiles)?;
+        println!("{name}: {} phases, {} systems, valid", experiment.scenario.phases.len(), experiment.runs.len());
+    }
+    Ok(())
+}
+
+/// One system of one scenario, to be run.
+struct Job {
+    run: scenarios::Run,
+    seed: u64,
+    bar: ProgressBar,
+}
+
+pub fn run(args: &args::Run) -> Result<(), Failure> {
+    let profiles = profiles(&args.profiles)?;
+    let bars = MultiProgress::new();
+    if !std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        bars.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let mut jobs = Vec::new();
+    for name in &args.scenarios {
+        let experiment = read(name, &profiles)?;
+        let wanted = |run: &scenarios::Run| args.system.as_ref().is_none_or(|system| run.system.name == *system);
+        if !experiment.runs.iter().any(wanted) {
+            let known: Vec<&str> = experiment.runs.iter().map(|run| run.system.name.as_str()).collect();
+            return Err(Failure::with_help(
+                Code::Usage,
+                format!("{name} does not run {}", args.system.as_deref().unwrap_or_default()),
+                format!("its systems are {}", known.join(", ")),
+            ));
+        }
+        for run in experiment.runs.into_iter().filter(wanted) {
+            let bar = bars.add(ProgressBar::new(1000));
+            bar.set_style(
+                ProgressStyle::with_template("{prefix:34} {bar:30} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+            bar.set_prefix(format!("{} {}", run.scenario, run.system.name));
+            jobs.push(Job { seed: args.seed.unwrap_or(run.seed), run, bar });
+        }
+    }
+    let records = run_all(&jobs, args)?;
+    let _ = bars.clear();
+    report(&records, args)
+}
+
+/// Runs the jobs side by side; the records come in the jobs' order.
+fn run_all(jobs: &[Job], args: &args::Run) -> Result<Vec<(RunRecord, Timing)>, Failure> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.jobs.map_or(processors, usize::from).min(jobs.len());
+    let next = AtomicUsize::new(0);
+    let done: Mutex<BTreeMap<usize, Result<(RunRecord, Timing), sim::scenario::RunError>>> = Mutex::default();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((index, job)) = jobs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = run_one(job);
+                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(index, result);
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let each = done.into_iter().map(|(index, result)| {
+        result.map_err(|error| {
+            let run = &jobs[index].run;
+            Failure::unexpected(format!("{} on {}, seed {}: {error}", run.scenario, run.system.name, jobs[index].seed))
+        })
+    });
+    each.collect()
+}
+
+fn run_one(job: &Job) -> Result<(RunRecord, Timing), sim::scenario::RunError> {
+    let began = Instant::now();
+    let bar = job.bar.clone();
+    let ran = sim::scenario::run(&job.run, job.seed, &move |phase, part| {
+        bar.set_position((part * 1000.0) as u64);
+        bar.set_message(phase.to_string());
+    })?;
+    job.bar.finish_with_message("done");
+    let wall_s = began.elapsed().as_secs_f64();
+    let timing = Timing {
+        wall_s,
+        virtual_s: ran.virtual_ns as f64 / 1e9,
+        events_per_s: ran.record.kernel_events as f64 / wall_s,
+        operations_per_s: ran.operations as f64 / wall_s,
+    };
+    Ok((ran.record, timing))
+}
+
+fn report(records: &[(RunRecord, Timing)], args: &args::Run) -> Result<(), Failure> {
+    let mut by_scenario: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
+    for (record, timing) in records {
+        let folder = reports::write(&args.out, record, Some(timing)).map_err(Failure::unexpected)?;
+        by_scenario.entry(&record.scenario).or_default().push(record);
+        if args.json {
+            print!("{}", reports::json_lines(record));
+        } else {
+            println!("{}", reports::run_table(record, Some(timing)));
+            println!("record: {}\n", folder.join("record.json").display());
+        }
+    }
+    for records in by_scenario.values() {
+        let path = reports::write_comparison(&args.out, records).map_err(Failure::unexpected)?;
+        if let Some(path) = path.filter(|_| !args.json) {
+            println!("plot: {}", path.display());
+        }
+    }
+    let missed: Vec<String> = records
+        .iter()
+        .flat_map(|(record, _)| {
+            let missed = record.checks.iter().filter(|check| !check.met);
+            missed.map(|check| format!("{}: {}", record.system, check.check))
+        })
+        .collect();
+    if missed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::with_help(
+        Code::SloMissed,
+        format!("service levels missed: {}", missed.join("; ")),
+        "the table above shows what was reached, and which resource was the limit",
+    ))
+}
