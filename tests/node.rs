@@ -2,16 +2,15 @@
 //!
 //! - Each [`Site`] is a loopback network (127.a.b.0/24) and a data folder of its own; node `n` listens on 127.a.b.n,
 //!   on the default ports. Two sites never share an address, even between test processes.
-//! - [`Server::start`] returns once the node answers an OPTIONS frame. A node that dies first fails the test with the
-//!   end of its log.
+//! - [`Server::start`] returns once the node has said that it is ready. A node that dies first fails the test with
+//!   the end of its log.
 //! - Dropping a server kills it (SIGKILL), so no test leaves a process behind. The log is printed if the test fails.
 //!
 //! With `ORRERY_TEST_SERVER=ADDRESS:PORT` the tests of clients use that server instead of starting one: that is how
 //! the tests themselves are checked against Apache Cassandra. Tests that kill servers say so and do not run then.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -42,7 +41,7 @@ pub struct Settings {
     pub shards: u32,
     /// `batch`: a write is acknowledged once it is on the disk. `periodic`: within the sync period.
     pub commitlog_sync: &'static str,
-    /// Small enough and a test flushes.
+    /// Small ones make a test flush.
     pub memtable_mib: u32,
 }
 
@@ -107,6 +106,8 @@ pub struct Server {
     process: Option<Child>,
     address: SocketAddr,
     log: PathBuf,
+    /// Where this process began to write into the log, which a node's processes share.
+    log_begin: usize,
     /// Kept so that the folder lives as long as the process that writes into it.
     _site: Option<Site>,
 }
@@ -115,7 +116,7 @@ impl Server {
     /// One node with the default settings and a site of its own, or the server that `ORRERY_TEST_SERVER` names.
     pub fn start() -> Server {
         if let Some(address) = foreign() {
-            return Server { process: None, address, log: PathBuf::new(), _site: None };
+            return Server { process: None, address, log: PathBuf::new(), log_begin: 0, _site: None };
         }
         let site = Site::new(0);
         let mut server = Server::spawn(&site.node(1, 1, Settings::default()));
@@ -135,6 +136,7 @@ impl Server {
     pub fn spawn(node: &Node) -> Server {
         fs::create_dir_all(&node.data).expect("the site's folder is writable");
         let log = File::options().create(true).append(true).open(&node.log).expect("the site's folder is writable");
+        let log_begin = log.metadata().expect("an open file").len() as usize;
         let process = command(node)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor is left"))
@@ -142,24 +144,26 @@ impl Server {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", binary::orrery().display()));
         let address = SocketAddr::from((node.address, CQL_PORT));
-        Server { process: Some(process), address, log: node.log.clone(), _site: None }
+        Server { process: Some(process), address, log: node.log.clone(), log_begin, _site: None }
     }
 
-    /// Waits until the node answers an OPTIONS frame, which it does before it can do anything else for a client.
+    /// Waits until the node says that it is ready, which it does once clients are served on all its shards.
     pub fn await_ready(&mut self) {
         let end = Instant::now() + PATIENCE;
-        loop {
-            if answers_options(self.address) {
-                return;
-            }
+        while !self.says_ready() {
             if let Some(process) = &mut self.process
                 && let Some(status) = process.try_wait().expect("the child is ours")
             {
-                panic!("the server ended with {status} before it answered");
+                panic!("the server ended with {status} before it was ready");
             }
-            assert!(Instant::now() < end, "the server did not answer on {} within {PATIENCE:?}", self.address);
-            std::thread::sleep(Duration::from_millis(20));
+            assert!(Instant::now() < end, "the server on {} was not ready within {PATIENCE:?}", self.address);
+            std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    fn says_ready(&self) -> bool {
+        let log = fs::read_to_string(&self.log).expect("the log was made before the process");
+        log[self.log_begin..].lines().any(|line| line.starts_with("ready: "))
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -217,21 +221,6 @@ impl Drop for Server {
 pub fn foreign() -> Option<SocketAddr> {
     let address = std::env::var("ORRERY_TEST_SERVER").ok()?;
     Some(address.parse().unwrap_or_else(|error| panic!("ORRERY_TEST_SERVER={address}: {error}")))
-}
-
-/// Whether the server answers a protocol v4 OPTIONS frame with SUPPORTED.
-fn answers_options(address: SocketAddr) -> bool {
-    // Header of native_protocol_v4.spec section 2: version, flags, stream, opcode, length; opcodes 0x05 and 0x06.
-    let request = [0x04, 0, 0, 0, 0x05, 0, 0, 0, 0];
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(&request)?;
-        let mut header = [0; 9];
-        stream.read_exact(&mut header)?;
-        Ok(header[0] == 0x84 && header[4] == 0x06)
-    };
-    ask().unwrap_or(false)
 }
 
 /// The last lines of a log.
