@@ -22,6 +22,7 @@ pub enum Command {
     Check(Check),
     List(List),
     Serve(Serve),
+    Bench(Bench),
     Schema(Schema),
     Completions(Completions),
 }
@@ -133,6 +134,46 @@ pub struct Serve {
     /// How long an idle shard keeps looking for work before it sleeps, in microseconds: lower latency for more CPU.
     #[arg(long, default_value_t = 0, value_name = "US")]
     pub busy_poll: u64,
+}
+
+/// Drive a CQL server with a cassandra-stress command line and print what it did.
+///
+/// Creates the keyspace and the table where they are missing. Works against any server of protocol v4.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// The command line, as for cassandra-stress: "write n=1000000 cl=ONE -rate threads=64".
+    #[arg(value_name = "STRESS")]
+    pub stress: String,
+    /// Addresses and ports of the nodes to drive.
+    #[arg(long = "node", default_value = "127.0.0.1:9042", value_delimiter = ',', value_name = "ADDRESS[:PORT],..", value_parser = address)]
+    pub nodes: Vec<SocketAddr>,
+    /// How long to drive, such as 60s, instead of the end that the command line names.
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// The beginning that is not measured.
+    #[arg(long, default_value = "0s", value_name = "TIME")]
+    pub warmup: String,
+    /// How long a server that does not answer is tried again.
+    #[arg(long, default_value = "2s", value_name = "TIME")]
+    pub wait: String,
+    /// Keyspace of the table `standard1`.
+    #[arg(long, default_value = "keyspace1", value_name = "NAME")]
+    pub keyspace: String,
+    /// Threads of this machine that share the load [default: one for each of --cpus, or one].
+    #[arg(long, value_name = "N")]
+    pub shards: Option<usize>,
+    /// Processors to pin them to [default: not pinned].
+    #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
+    pub cpus: Vec<usize>,
+    /// How long an idle shard keeps looking for answers before it sleeps, in microseconds.
+    #[arg(long, default_value_t = 0, value_name = "US")]
+    pub busy_poll: u64,
+    /// Of the keys drawn at random.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "the command line stands outside of every simulated world")]
 
 mod args;
+mod bench;
 mod exit;
 mod list;
 mod run;
@@ -29,6 +30,7 @@ fn main() -> std::process::ExitCode {
         Command::Check(check) => run::check(&check),
         Command::List(list) => list::list(&list),
         Command::Serve(serve) => serve::run(&serve),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Schema(_) => {
             print!("{}", scenarios::model::json_schema());
             Ok(())

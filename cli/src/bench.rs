@@ -1,0 +1,266 @@
+//! `orrery bench`: drives any CQL server with the loading client that scenarios use, and prints what it measured.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use hwprofiles::quantity::{Quantity, Time};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use miette::{Diagnostic, SourceSpan};
+use reactor::{Group, uring};
+use scenarios::client::{self, Client, ClientError, PhaseShare, SharedPhase, TableSpec, Target};
+use scenarios::record::{FORMAT, Kind, PhaseRecord};
+use scenarios::stress::{self, StressError};
+use scenarios::{Recorder, RunRecord, Timing, Workload};
+
+use crate::args::Bench;
+use crate::exit::{Code, Failure};
+
+/// How often the progress is drawn.
+const TICK: Duration = Duration::from_millis(200);
+
+/// A mistake in the stress line, shown where it is.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+struct BadLine {
+    message: String,
+    #[source_code]
+    line: String,
+    #[label("here")]
+    at: SourceSpan,
+    #[help]
+    help: Option<String>,
+}
+
+/// What a shard tells the main thread, in this order, or a failure.
+enum Step {
+    Connected,
+    Ended(Box<Recorder>),
+    Failed(ClientError),
+}
+
+pub fn run(args: &Bench) -> Result<(), Failure> {
+    let duration = args.duration.as_deref().map(|text| read_time("--duration", text)).transpose()?;
+    let (workload, replication_factor) = workload(&args.stress, duration)?;
+    let target = Target {
+        nodes: args.nodes.clone(),
+        table: TableSpec { keyspace: args.keyspace.clone(), replication_factor, row: workload.row },
+        connections_per_host: workload.connections_per_host,
+        patience: Duration::from_nanos(read_time("--wait", &args.wait)?),
+    };
+    let warmup_ns = read_time("--warmup", &args.warmup)?;
+    let schema = target.clone();
+    uring::block_on(async move { client::create_schema(&schema).await })
+        .map_err(Failure::unexpected)?
+        .map_err(failure)?;
+    let began = Instant::now();
+    let recorder = load(args, &target, &workload, warmup_ns)?;
+    let timing = Timing { wall_s: began.elapsed().as_secs_f64(), ..Timing::default() };
+    report(args, &workload, &recorder, &timing)
+}
+
+fn read_time(option: &str, text: &str) -> Result<u64, Failure> {
+    Quantity::<Time>::parse(text).map(Quantity::u64).map_err(|error| {
+        Failure::with_help(Code::Usage, format!("{option} {text}: {error}"), "write a number and its unit: 60s, 500ms")
+    })
+}
+
+/// The line's workload and replication factor; a duration takes the place of the line's own end.
+fn workload(line: &str, duration_ns: Option<u64>) -> Result<(Workload, u32), Failure> {
+    let ends = |word: &str| word.starts_with("n=") || word.starts_with("duration=");
+    let whole = match (line.split_once(' '), duration_ns) {
+        (Some((command, rest)), Some(ns)) if !line.split(' ').any(ends) => format!("{command} duration={ns}ns {rest}"),
+        _ => line.to_string(),
+    };
+    let command = stress::parse(&whole).map_err(|StressError { message, at, help }| {
+        Failure::new(Code::Usage, BadLine { message, line: whole.clone(), at: at.into(), help })
+    })?;
+    let mut workload = command.workload;
+    if duration_ns.is_some() {
+        workload.duration_ns = duration_ns;
+        workload.operations = None;
+    }
+    Ok((workload, command.replication_factor.unwrap_or(1)))
+}
+
+/// Runs the workload on all shards and gives what they recorded together.
+fn load(args: &Bench, target: &Target, workload: &Workload, warmup_ns: u64) -> Result<Recorder, Failure> {
+    let shards = args.shards.unwrap_or(args.cpus.len().max(1));
+    let config = uring::Config {
+        shards,
+        cpus: (!args.cpus.is_empty()).then(|| args.cpus.clone()),
+        busy_poll: Duration::from_micros(args.busy_poll),
+        ..Default::default()
+    };
+    let shared = SharedPhase::new(workload.clone());
+    let (tell, steps) = mpsc::channel();
+    let host = {
+        let (target, tell) = (target.clone(), tell.clone());
+        uring::Host::start(config, move |shard| connect(target.clone(), shard, shards, tell.clone()))
+            .map_err(Failure::unexpected)?
+    };
+    for _ in 0..shards {
+        if let Ok(Step::Failed(error)) = steps.recv() {
+            return Err(failure(error));
+        }
+    }
+    for shard in 0..shards {
+        let (tell, shared) = (tell.clone(), shared.clone());
+        let (index, count, seed) = (shard as u32, shards as u32, args.seed);
+        let share = PhaseShare { shared, shard: index, shards: count, seed, stream: u64::from(index), warmup_ns };
+        host.run_on(shard, move || drop(reactor::spawn(Group::Statement, "bench", drive(share, tell))));
+    }
+    drop(tell);
+    let recorder = collect(&steps, shards, &shared)?;
+    host.stop();
+    host.join().map_err(Failure::unexpected)?;
+    Ok(recorder)
+}
+
+async fn connect(target: Target, shard: usize, shards: usize, tell: Sender<Step>) {
+    let step = match Client::connect(&target, shard as u32, shards as u32).await {
+        Ok(client) => {
+            reactor::set_local(Rc::new(client));
+            Step::Connected
+        }
+        Err(error) => Step::Failed(error),
+    };
+    // Nobody listens any more once another shard has failed.
+    let _ = tell.send(step);
+}
+
+async fn drive(share: PhaseShare, tell: Sender<Step>) {
+    let client = reactor::local::<Client>().expect("every shard has connected before any is told to drive");
+    let step = match client.run(share).await {
+        Ok(recorder) => Step::Ended(Box::new(recorder)),
+        Err(error) => Step::Failed(error),
+    };
+    let _ = tell.send(step);
+}
+
+/// Draws the progress until every shard has ended.
+fn collect(steps: &Receiver<Step>, shards: usize, shared: &SharedPhase) -> Result<Recorder, Failure> {
+    let progress = Progress::begin(shared);
+    let mut all: Option<Recorder> = None;
+    let mut running = shards;
+    while running > 0 {
+        match steps.recv_timeout(TICK) {
+            Ok(Step::Ended(recorder)) => {
+                running -= 1;
+                match &mut all {
+                    None => all = Some(*recorder),
+                    Some(all) => all.merge(*recorder),
+                }
+            }
+            Ok(Step::Failed(error)) => return Err(failure(error)),
+            Ok(Step::Connected) => {}
+            Err(RecvTimeoutError::Timeout) => progress.draw(shared),
+            Err(RecvTimeoutError::Disconnected) => return Err(Failure::unexpected("the shards ended without a word")),
+        }
+    }
+    progress.bar.finish_and_clear();
+    all.ok_or_else(|| Failure::unexpected("no shard measured anything"))
+}
+
+/// A bar on stderr, if that is a terminal.
+struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    /// Operations left at the start.
+    whole: u64,
+}
+
+impl Progress {
+    fn begin(shared: &SharedPhase) -> Self {
+        let by_time = shared.workload.duration_ns.map(|ns| ns / 1_000_000);
+        let bar = ProgressBar::new(shared.workload.operations.or(by_time).unwrap_or(1));
+        let hidden = !std::io::stderr().is_terminal();
+        bar.set_draw_target(if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
+        let template = "{bar:40} {percent:>3} % {msg}";
+        bar.set_style(ProgressStyle::with_template(template).expect("a constant template"));
+        Self { bar, began: Instant::now(), whole: shared.left() }
+    }
+
+    fn draw(&self, shared: &SharedPhase) {
+        let begun = self.whole - shared.left();
+        let elapsed = self.began.elapsed();
+        let by_count = shared.workload.operations.is_some();
+        self.bar.set_position(if by_count { begun } else { elapsed.as_millis() as u64 });
+        self.bar.set_message(format!("{begun} operations, {:.0}/s", begun as f64 / elapsed.as_secs_f64()));
+    }
+}
+
+fn report(args: &Bench, workload: &Workload, recorder: &Recorder, timing: &Timing) -> Result<(), Failure> {
+    let name = match (workload.mix.write, workload.mix.read) {
+        (_, 0) => "write",
+        (0, _) => "read",
+        _ => "mixed",
+    };
+    let nodes: Vec<String> = args.nodes.iter().map(SocketAddr::to_string).collect();
+    let record = RunRecord {
+        format: FORMAT,
+        kind: Kind::Real,
+        scenario: "bench".into(),
+        about: args.stress.clone(),
+        bench: None,
+        system: "a CQL server".into(),
+        cluster: nodes.join(", "),
+        loaders: format!("{} threads", workload.arrival.threads()),
+        seed: args.seed,
+        scale: 1.0,
+        phases: vec![PhaseRecord::new(name, 0, recorder.finish())],
+        references: Vec::new(),
+        checks: Vec::new(),
+        kernel_events: 0,
+        event_hash: String::new(),
+    };
+    if args.json {
+        let text = serde_json::to_string(&record).map_err(Failure::unexpected)?;
+        println!("{text}");
+    } else {
+        print!("{}", reports::run_table(&record, Some(timing)));
+    }
+    Ok(())
+}
+
+fn failure(error: ClientError) -> Failure {
+    let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
+    let text = format!("{error}{cause}");
+    match error {
+        ClientError::Unreachable { addr, .. } => {
+            let help = format!("`orrery serve --listen {addr}` starts a server there; `--node` names another one");
+            Failure::with_help(Code::Unreachable, text, help)
+        }
+        ClientError::Lost { .. } | ClientError::AllLost => {
+            Failure::with_help(Code::Unreachable, text, "the server's own log says why it ended the connection")
+        }
+        ClientError::Refused { .. } | ClientError::NothingSucceeds { .. } => {
+            let help = "reads need a table that was written before: `orrery bench \"write n=..\"` with the same range";
+            Failure::with_help(Code::Unexpected, text, help)
+        }
+        _ => Failure::unexpected(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::workload;
+
+    #[test]
+    fn a_duration_replaces_the_end_and_leaves_the_keys() {
+        let second = Some(1_000_000_000);
+        for (line, duration, operations) in [
+            ("write n=5000 -rate threads=4", None, Some(5000)),
+            ("write n=5000 -rate threads=4", second, None),
+            ("write -rate threads=4 -pop seq=1..5000", second, None),
+        ] {
+            let (workload, rf) = workload(line, duration).map_err(|failure| failure.report).unwrap();
+            assert_eq!((workload.operations, workload.duration_ns, rf), (operations, duration, 1), "{line}");
+            assert_eq!(workload.keys.range(), (1, 5000), "{line}");
+        }
+        assert!(workload("write -rate threads=4", None).is_err());
+        assert!(workload("wrote n=1 -rate threads=4", None).is_err());
+    }
+}
