@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use scenarios::Recorder;
 use scenarios::record::{RunRecord, Timing};
 
 use crate::plot;
@@ -36,6 +37,16 @@ pub fn write(out: &Path, record: &RunRecord, timing: Option<&Timing>) -> Result<
         put("timing.json", serde_json::to_string_pretty(timing).expect("a timing has plain fields") + "\n")?;
     }
     Ok(folder)
+}
+
+/// Writes a phase's whole histogram to `hdr/<phase>.csv` of a run's folder: latency in ns, operations at most that late.
+pub fn write_histogram(folder: &Path, phase: &str, recorder: &Recorder) -> Result<(), FilesError> {
+    let folder = folder.join("hdr");
+    fs::create_dir_all(&folder).map_err(|source| FilesError::Write { path: folder.clone(), source })?;
+    let rows = recorder.distribution().into_iter().map(|(ns, operations)| format!("{ns},{operations}\n"));
+    let path = folder.join(format!("{phase}.csv"));
+    let text = "latency_ns,operations\n".to_string() + &rows.collect::<String>();
+    fs::write(&path, text).map_err(|source| FilesError::Write { path, source })
 }
 
 /// Writes the picture of several systems under one scenario to `OUT/<scenario>/plot.svg`.

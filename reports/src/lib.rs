@@ -11,7 +11,7 @@ mod number;
 pub mod plot;
 mod table;
 
-pub use files::{FilesError, folder, write, write_comparison};
+pub use files::{FilesError, folder, write, write_comparison, write_histogram};
 pub use lines::{Line, json_lines, lines};
 pub use plot::PlotError;
 pub use table::{limit, run as run_table};

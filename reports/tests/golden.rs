@@ -115,5 +115,12 @@ fn files_are_written_and_read_back() {
     assert!(folder.ends_with("lowend/read-small/cassandra-3.0.9/1"));
     let text = std::fs::read_to_string(folder.join("record.json")).unwrap();
     assert_eq!(&serde_json::from_str::<RunRecord>(&text).unwrap(), record);
+    let mut recorder = scenarios::Recorder::new(0, 0, None);
+    for ended_ns in [1_000_000, 1_000_000, 5_000_000] {
+        recorder.record(scenarios::latency::Timing { due_ns: 0, begun_ns: 0, ended_ns });
+    }
+    reports::write_histogram(&folder, "read", &recorder).unwrap();
+    let csv = std::fs::read_to_string(folder.join("hdr/read.csv")).unwrap();
+    assert_eq!(csv.lines().map(|l| l.rsplit(',').next().unwrap()).collect::<Vec<_>>(), ["operations", "2", "3"]);
     assert!(folder.join("plot.svg").exists() && folder.join("timing.json").exists());
 }

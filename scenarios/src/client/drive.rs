@@ -84,6 +84,15 @@ pub trait Observer {
     fn ended(&self, write: bool, partition: u64, version: u64, begun_ns: u64, ended_ns: u64, outcome: Outcome<'_>);
 }
 
+/// What a client has connected to.
+pub(super) struct Reach {
+    pub links: Rc<Vec<Rc<Link>>>,
+    pub ring: Rc<Ring>,
+    pub nodes: usize,
+    /// How long a run goes on without any connection.
+    pub patience: Duration,
+}
+
 pub(super) struct Driver {
     share: PhaseShare,
     /// Told of every operation, for oracles.
@@ -108,24 +117,27 @@ pub(super) struct Driver {
     failed: Cell<u64>,
     first_failure: RefCell<Option<String>>,
     stopped: Cell<bool>,
+    /// Since when no link has been up; 0 while one is.
+    lost_since_ns: Cell<u64>,
+    patience_ns: u64,
+    abandoned: Cell<bool>,
     changed: Notify,
     me: Weak<Driver>,
 }
 
 impl Driver {
-    /// Runs the share to its end on links that are up.
+    /// Runs the share to its end.
     pub async fn run(
         share: PhaseShare,
         observer: Option<Rc<dyn Observer>>,
-        links: Rc<Vec<Rc<Link>>>,
-        ring: Rc<Ring>,
-        nodes: usize,
+        reach: &Reach,
     ) -> Result<Recorder, ClientError> {
+        let (links, ring) = (reach.links.clone(), reach.ring.clone());
         let start_ns = reactor::now();
         let workload = share.shared.workload.clone();
         let arrival = workload.arrival.share(share.shard, share.shards);
         let end_ns = workload.duration_ns.map_or(u64::MAX, |duration| start_ns + duration);
-        let mut by_node = vec![Vec::new(); nodes];
+        let mut by_node = vec![Vec::new(); reach.nodes];
         links.iter().enumerate().for_each(|(i, link)| by_node[link.node].push(i));
         let driver = Rc::new_cyclic(|me| Driver {
             row: workload.row,
@@ -148,6 +160,9 @@ impl Driver {
             failed: Cell::new(0),
             first_failure: RefCell::new(None),
             stopped: Cell::new(false),
+            lost_since_ns: Cell::new(0),
+            patience_ns: reach.patience.as_nanos() as u64,
+            abandoned: Cell::new(false),
             changed: Notify::new(),
             me: me.clone(),
             share,
@@ -175,7 +190,7 @@ impl Driver {
         {
             return Err(ClientError::NothingSucceeds { attempts: self.failed.get(), first });
         }
-        if self.all_lost() { Err(ClientError::AllLost) } else { Ok(()) }
+        if self.abandoned.get() { Err(ClientError::AllLost) } else { Ok(()) }
     }
 
     fn all_lost(&self) -> bool {
@@ -187,7 +202,7 @@ impl Driver {
     }
 
     fn is_over(&self) -> bool {
-        self.stopped.get() && self.in_flight.get() == 0 || self.all_lost()
+        self.stopped.get() && self.in_flight.get() == 0
     }
 
     fn must_stop(&self, now: u64) -> bool {
@@ -249,8 +264,24 @@ impl Driver {
             if driver.is_over() {
                 return;
             }
-            let limit = reactor::now().saturating_sub(REQUEST_TIMEOUT.as_nanos() as u64);
+            let now = reactor::now();
+            let limit = now.saturating_sub(REQUEST_TIMEOUT.as_nanos() as u64);
             driver.links.iter().for_each(|link| link.give_up(limit));
+            driver.lose_patience(now);
+        }
+    }
+
+    /// Ends a run that has had no connection for too long.
+    fn lose_patience(&self, now: u64) {
+        if !self.all_lost() {
+            return self.lost_since_ns.set(0);
+        }
+        let since = self.lost_since_ns.get();
+        if since == 0 {
+            self.lost_since_ns.set(now);
+        } else if now - since >= self.patience_ns {
+            self.abandoned.set(true);
+            self.stop();
         }
     }
 

@@ -4,7 +4,7 @@
 //! statements, and sends each operation to a replica of its partition. [`create_schema`] is called once before.
 //!
 //! It spends one allocation a batch at most, none an operation; errors are counted by kind in the recording, and a
-//! phase in which nothing succeeds, or all connections are lost, ends with an error that says so.
+//! phase in which nothing succeeds, or that has no connection left for too long, ends with an error that says so.
 
 mod drive;
 mod error;
@@ -23,7 +23,7 @@ pub use error::ClientError;
 pub use statements::TableSpec;
 
 use crate::latency::Recorder;
-use drive::Driver;
+use drive::{Driver, Reach};
 use link::{Link, StatementIds};
 use ring::Ring;
 use wire::Dialogue;
@@ -35,7 +35,7 @@ pub struct Target {
     pub table: TableSpec,
     /// Of one loader, all its shards together.
     pub connections_per_host: u32,
-    /// How long a node that does not answer is tried again.
+    /// How long a node that does not answer is tried again, and how long a run goes on without any connection.
     pub patience: Duration,
 }
 
@@ -63,11 +63,7 @@ pub async fn create_schema(target: &Target) -> Result<(), ClientError> {
 }
 
 /// One shard's connections. Dropping it closes them.
-pub struct Client {
-    links: Rc<Vec<Rc<Link>>>,
-    ring: Rc<Ring>,
-    nodes: usize,
-}
+pub struct Client(Reach);
 
 impl Client {
     /// Connects shard `shard` of `shards` to every node; at least one connection each.
@@ -89,7 +85,8 @@ impl Client {
             }
         }
         let ring = Ring::new(&tokens, target.table.replication_factor as usize);
-        Ok(Self { links: Rc::new(links), ring: Rc::new(ring), nodes: target.nodes.len() })
+        let (links, ring) = (Rc::new(links), Rc::new(ring));
+        Ok(Self(Reach { links, ring, nodes: target.nodes.len(), patience: target.patience }))
     }
 
     /// Runs this shard's part of a phase. Ends when its last operation has been answered.
@@ -103,7 +100,7 @@ impl Client {
     }
 
     async fn run_part(&self, share: PhaseShare, observer: Option<Rc<dyn Observer>>) -> Result<Recorder, ClientError> {
-        Driver::run(share, observer, self.links.clone(), self.ring.clone(), self.nodes).await
+        Driver::run(share, observer, &self.0).await
     }
 }
 
@@ -120,6 +117,6 @@ async fn prepare(dialogue: &mut Dialogue, text: &str, patience: Duration) -> Res
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.links.iter().for_each(|link| link.close());
+        self.0.links.iter().for_each(|link| link.close());
     }
 }
