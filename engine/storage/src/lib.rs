@@ -11,14 +11,20 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod cache;
 mod command;
 mod commitlog;
+mod compaction;
 mod config;
 mod data;
 mod error;
+mod flush;
+mod folders;
+mod manifest;
 mod memtable;
 mod read;
 mod scan;
+mod sstable;
 mod stats;
 mod storage;
 mod table;

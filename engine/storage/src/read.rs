@@ -4,15 +4,15 @@
 //! to the nearest end of a source that has more; when enough live rows lie there, the rest is never read.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
 
 use reactor::Work;
 use types::{TableDef, Token};
 
 use crate::data::{Position, behind, compare_positions};
-use crate::memtable::Part;
-use crate::table::SharedMemtable;
-use crate::{Bound, Clustering, Error, Partition, Slice};
+use crate::memtable::{Memtable, Part};
+use crate::sstable::{KeyHash, PartitionCursor};
+use crate::table::{SharedMemtable, Table, add};
+use crate::{Bound, Bytes, Clustering, Error, Partition, Slice};
 
 /// Rows asked of each source at first; twice as many each time that was not enough.
 const ROWS_FIRST: usize = 128;
@@ -20,6 +20,7 @@ const ROWS_FIRST: usize = 128;
 /// A place that may hold a part of the partition.
 pub(crate) enum Source {
     Memtable(SharedMemtable),
+    Sstable(Box<PartitionCursor>),
 }
 
 pub(crate) struct PartitionRead<'a> {
@@ -33,22 +34,52 @@ pub(crate) struct PartitionRead<'a> {
 }
 
 struct Progress {
-    source: Rc<Source>,
+    source: Source,
     /// Where it stopped; `None` before the first answer.
     stopped_at: Option<Clustering>,
     done: bool,
 }
 
 impl PartitionRead<'_> {
+    /// The memtables, and those SSTables that have the partition.
+    pub async fn sources(&self, table: &Table) -> Result<Vec<Source>, Error> {
+        // A snapshot: what is flushed or compacted meanwhile stays readable in its old place.
+        let mut sources: Vec<Source> = table.memtables().into_iter().map(Source::Memtable).collect();
+        let sstables = table.sstables.borrow().clone();
+        if sstables.is_empty() {
+            return Ok(sources);
+        }
+        let hash = KeyHash::of(self.key);
+        let mut asked = 0;
+        for sstable in sstables.into_iter().rev() {
+            reactor::charge(Work::BloomProbe, 1);
+            if !sstable.may_contain(self.token, hash) {
+                add(&table.counts.bloom_negatives, 1);
+                continue;
+            }
+            asked += 1;
+            match sstable.find(self.token, self.key).await? {
+                Some(place) => {
+                    let cursor = PartitionCursor::new(sstable, Bytes::copy_from(self.key), place);
+                    sources.push(Source::Sstable(Box::new(cursor)));
+                }
+                None => add(&table.counts.bloom_false_positives, 1),
+            }
+        }
+        let histogram = &mut *table.counts.sstables_per_read.borrow_mut();
+        histogram[asked.min(histogram.len() - 1)] += 1;
+        Ok(sources)
+    }
+
     /// The merged, restricted partition; `None` when no source knows anything of it.
     pub async fn run(&self, sources: Vec<Source>) -> Result<Option<Partition>, Error> {
-        let new = |source| Progress { source: Rc::new(source), stopped_at: None, done: false };
+        let new = |source| Progress { source, stopped_at: None, done: false };
         let mut sources: Vec<Progress> = sources.into_iter().map(new).collect();
         let mut merged: Option<Partition> = None;
         let mut rows_max = ROWS_FIRST.max(self.limit_rows.saturating_add(1));
         loop {
             for progress in sources.iter_mut().filter(|progress| !progress.done) {
-                let Some(part) = self.ask(progress, rows_max)? else {
+                let Some(part) = self.ask(progress, rows_max).await? else {
                     progress.done = true;
                     continue;
                 };
@@ -91,17 +122,28 @@ impl PartitionRead<'_> {
         counted.count()
     }
 
-    fn ask(&self, progress: &Progress, rows_max: usize) -> Result<Option<Part>, Error> {
-        let Source::Memtable(memtable) = &*progress.source;
-        let memtable = memtable.borrow();
+    async fn ask(&self, progress: &mut Progress, rows_max: usize) -> Result<Option<Part>, Error> {
+        match &mut progress.source {
+            Source::Memtable(memtable) => self.ask_memtable(&memtable.borrow(), progress.stopped_at.as_ref(), rows_max),
+            // Files are only read forwards yet: backwards, the whole slice comes at once.
+            Source::Sstable(cursor) => {
+                let rows_max = if self.reverse { usize::MAX } else { rows_max };
+                cursor.next_part(self.slices, rows_max).await.map(Some)
+            }
+        }
+    }
+
+    fn ask_memtable(
+        &self,
+        memtable: &Memtable,
+        stopped_at: Option<&Clustering>,
+        rows_max: usize,
+    ) -> Result<Option<Part>, Error> {
         let Some(stored) = memtable.get(self.token, self.key) else { return Ok(None) };
         reactor::charge(Work::MemtableRead, stored.len_bytes() as u64);
-        let part = match &progress.stopped_at {
+        let part = match stopped_at {
             None => stored.read(self.slices, self.reverse, rows_max, self.def)?,
-            Some(last) => {
-                let rest = self.rest(last);
-                stored.read(&rest, self.reverse, rows_max, self.def)?
-            }
+            Some(last) => stored.read(&self.rest(last), self.reverse, rows_max, self.def)?,
         };
         Ok(Some(part))
     }

@@ -1,92 +1,141 @@
 //! Partitions in token order, out of all the places that hold parts of them.
 
-use types::Token;
+use std::rc::Rc;
+
+use types::{TableDef, Token};
 
 use crate::data::behind;
 use crate::read::{PartitionRead, Source};
-use crate::table::Table;
-use crate::{Bytes, Error, Partition, ScanCommand};
+use crate::sstable::{IndexCursor, PartitionCursor, Sstable};
+use crate::table::{SharedMemtable, Table};
+use crate::{Bytes, Error, Partition, ScanCommand, Slice};
 
-/// A place on the ring: behind the key, or behind every key of the token.
-#[derive(Clone, PartialEq, Eq)]
+/// The places, as they were when the scan began.
+struct Scan<'a> {
+    def: &'a TableDef,
+    command: &'a ScanCommand,
+    memtables: Vec<SharedMemtable>,
+    sstables: Vec<Rc<Sstable>>,
+    /// Live rows still wanted.
+    left: usize,
+    answer: Vec<Partition>,
+}
+
+/// Behind the key, or behind every key of the token.
 struct Place {
     token: Token,
     key: Option<Bytes>,
 }
 
+const LAST: Token = Token(i64::MAX);
+
 pub(crate) async fn scan(table: &Table, command: &ScanCommand) -> Result<(Vec<Partition>, bool), Error> {
     let def = table.def();
-    let memtables = table.memtables();
+    let mut scan = Scan {
+        def: &def,
+        command,
+        memtables: table.memtables(),
+        sstables: table.sstables.borrow().clone(),
+        left: command.limit_rows.max(1),
+        answer: Vec::new(),
+    };
     let (start, end) = command.tokens;
-    let mut answer = Vec::new();
-    let mut left = command.limit_rows;
-    let last_token = Token(i64::MAX);
-    let end = if end == Token(i64::MIN) { last_token } else { end };
+    let end = if end == Token(i64::MIN) { LAST } else { end };
     // A range that wraps around is two ranges; a paged one may be in its second already.
-    let mut ranges = if start < end { vec![(start, end)] } else { vec![(start, last_token), (Token(i64::MIN), end)] };
+    let mut ranges = if start < end { vec![(start, end)] } else { vec![(start, LAST), (Token(i64::MIN), end)] };
     let mut resume = None;
     if let Some((key, row)) = &command.after {
         let token = Token::of_key(key);
-        if ranges.len() == 2 && token <= end && token <= start {
+        if ranges.len() == 2 && token <= start {
             ranges.remove(0);
         }
         ranges[0].0 = token;
-        resume = Some((key, row));
+        resume = Some((key.clone(), row.as_ref()));
     }
-    for (index, (start, end)) in ranges.into_iter().enumerate() {
+    for (start, end) in ranges {
         let mut place = Place { token: start, key: None };
-        if let (0, Some((key, row))) = (index, resume) {
-            place.key = Some(key.clone());
+        if let Some((key, row)) = resume.take() {
             if let Some(row) = row {
                 // The rest of the partition that the last page ended in.
                 let slices = behind(&command.slices, row, &def);
-                let read = PartitionRead {
-                    def: &def,
-                    token: start,
-                    key,
-                    slices: &slices,
-                    reverse: false,
-                    limit_rows: left,
-                    now_s: command.now_s,
-                };
-                let sources = memtables.iter().cloned().map(Source::Memtable).collect();
-                if let Some(partition) = read.run(sources).await? {
-                    // Its static row was told with the first page.
-                    left -= partition.live_rows(command.now_s).count().min(left);
-                    answer.push(partition);
-                    if left == 0 {
-                        return Ok((answer, true));
-                    }
+                if let Some(mut partition) = scan.read_again(table, start, &key, &slices).await? {
+                    // The static row was told with the first page.
+                    partition.static_row = None;
+                    scan.take(partition);
                 }
+            }
+            place.key = Some(key);
+        }
+        if scan.left == 0 || scan.range(place, end).await? {
+            return Ok((scan.answer, true));
+        }
+    }
+    Ok((scan.answer, false))
+}
+
+impl Scan<'_> {
+    fn take(&mut self, partition: Partition) {
+        let now_s = self.command.now_s;
+        let rows = partition.live_rows(now_s).count();
+        self.left -= rows.max(usize::from(partition.has_live_static(now_s))).min(self.left);
+        self.answer.push(partition);
+    }
+
+    fn read<'b>(&'b self, token: Token, key: &'b [u8], slices: &'b [Slice]) -> PartitionRead<'b> {
+        let (def, now_s) = (self.def, self.command.now_s);
+        PartitionRead { def, token, key, slices, reverse: false, limit_rows: self.left, now_s }
+    }
+
+    async fn read_again(
+        &self,
+        table: &Table,
+        token: Token,
+        key: &[u8],
+        slices: &[Slice],
+    ) -> Result<Option<Partition>, Error> {
+        let read = self.read(token, key, slices);
+        let sources = read.sources(table).await?;
+        read.run(sources).await
+    }
+
+    /// Whether there may be more in the range when enough has been taken.
+    async fn range(&mut self, mut place: Place, end: Token) -> Result<bool, Error> {
+        let mut cursors = Vec::new();
+        for sstable in &self.sstables {
+            // Those that end before the range have nothing to say.
+            if sstable.last >= place.token && sstable.first <= end {
+                cursors.push(IndexCursor::seek(sstable.clone(), place.token, place.key.as_deref()).await?);
             }
         }
         loop {
-            let next = memtables.iter().filter_map(|memtable| {
+            let in_memory = self.memtables.iter().filter_map(|memtable| {
                 let memtable = memtable.borrow();
                 let (token, stored) = memtable.range_after(place.token, place.key.as_deref()).next()?;
                 Some((token, Bytes::copy_from(stored.key())))
             });
-            let Some((token, key)) = next.min().filter(|(token, _)| *token <= end) else { break };
-            let read = PartitionRead {
-                def: &def,
-                token,
-                key: &key,
-                slices: &command.slices,
-                reverse: false,
-                limit_rows: left,
-                now_s: command.now_s,
+            let in_files = cursors.iter().filter_map(|cursor| cursor.head()).map(|head| (head.token, head.key.clone()));
+            let Some((token, key)) = in_memory.chain(in_files).min().filter(|(token, _)| *token <= end) else {
+                return Ok(false);
             };
-            let sources = memtables.iter().cloned().map(Source::Memtable).collect();
-            if let Some(partition) = read.run(sources).await? {
-                let rows = partition.live_rows(command.now_s).count();
-                left -= rows.max(usize::from(partition.has_live_static(command.now_s))).min(left);
-                answer.push(partition);
-                if left == 0 {
-                    return Ok((answer, true));
+            let mut sources: Vec<Source> = self.memtables.iter().cloned().map(Source::Memtable).collect();
+            for cursor in &mut cursors {
+                let Some(head) = cursor.head().filter(|head| (head.token, &head.key) == (token, &key)) else {
+                    continue;
+                };
+                let position = head.position;
+                cursor.advance().await?;
+                let next = cursor.head().map(|next| next.position);
+                let data = PartitionCursor::new(cursor.sstable.clone(), key.clone(), (position, next));
+                sources.push(Source::Sstable(Box::new(data)));
+            }
+            if let Some(partition) = self.read(token, &key, &self.command.slices).run(sources).await? {
+                self.take(partition);
+                // This partition may have more rows, if not another one follows.
+                if self.left == 0 {
+                    return Ok(true);
                 }
             }
             place = Place { token, key: Some(key) };
         }
     }
-    Ok((answer, false))
 }

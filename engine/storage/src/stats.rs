@@ -24,6 +24,8 @@ pub struct TableStats {
     pub flushing_bytes: u64,
     pub sstables: u64,
     pub disk_bytes: u64,
+    /// Summaries, bloom filters and checksums.
+    pub sstable_memory_bytes: u64,
     pub flushes: u64,
     pub flushed_bytes: u64,
     pub compactions: u64,

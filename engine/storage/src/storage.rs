@@ -1,32 +1,68 @@
-//! One shard's storage: the way of a write and of a read.
+//! One shard's storage: the way of a write and of a read, and the life of tables.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::Work;
-use reactor::fs;
-use reactor::sync::Notify;
+use reactor::sync::{Notify, Permit, Semaphore};
+use reactor::{Work, fs};
 use types::hash::HashMap;
 use types::{TableDef, TableId, Token};
 
+use crate::cache::BlockCache;
 use crate::commitlog::{self, CommitLog, Position};
+use crate::compaction::{self, size_tiered};
 use crate::data::codec::Checked;
 use crate::data::{MutationHead, check_partition};
-use crate::read::{PartitionRead, Source};
+use crate::manifest::Manifest;
+use crate::memtable::Memtable;
+use crate::read::PartitionRead;
+use crate::sstable::Sstable;
 use crate::table::{Table, add};
-use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats};
+use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
 
 /// One shard's tables on one shard's disks.
 pub struct Storage {
     config: Config,
     tables: RefCell<HashMap<TableId, Rc<Table>>>,
     log: Rc<CommitLog>,
+    cache: Rc<BlockCache>,
     /// Bytes of active memtables, and of those being flushed.
     active_bytes: Cell<usize>,
     flushing_bytes: Cell<usize>,
     room: Notify,
     writes_blocked: Cell<u64>,
+    /// One flush at a time.
+    flush_turn: Rc<Semaphore>,
+    signals: Rc<Signals>,
+    /// While the commit log is replayed: behind the last record that was.
+    replaying: Cell<Option<Position>>,
+}
+
+/// What wakes the tasks, which outlive neither the storage nor its `close`.
+#[derive(Default)]
+pub(crate) struct Signals {
+    pub closed: Cell<bool>,
+    pub flush: Notify,
+    pub flush_wanted: Cell<bool>,
+    pub compaction: Notify,
+    pub compaction_wanted: Cell<bool>,
+}
+
+impl Signals {
+    fn close(&self) {
+        self.closed.set(true);
+        self.flush.notify_all();
+        self.compaction.notify_all();
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if reactor::on_shard() {
+            self.signals.close();
+        }
+    }
 }
 
 impl Storage {
@@ -34,46 +70,70 @@ impl Storage {
     ///
     /// Mutations in the commit log of tables that are not in `tables` are those of dropped tables, and skipped.
     pub async fn open(config: Config, tables: Vec<Arc<TableDef>>) -> Result<Rc<Storage>, Error> {
-        for dir in [&config.data_dir, &config.commitlog_dir] {
-            create_folders(dir).await?;
+        if config.shards == 0 || config.shard >= config.shards {
+            return Err(Error::Config(format!("shard {} of {}", config.shard, config.shards)));
         }
-        let opened = RefCell::new(HashMap::default());
+        folders::create(&config.data_dir).await?;
+        folders::create(&config.commitlog_dir).await?;
+        folders::check_shards(&config).await?;
+        let cache = Rc::new(BlockCache::new(config.cache_bytes));
+        let mut opened = HashMap::default();
         for def in tables {
-            let table = open_table(&config, def).await?;
-            let id = table.def().id;
-            opened.borrow_mut().insert(id, table);
+            let id = def.id;
+            opened.insert(id, Table::open(&config, def, &cache).await?);
         }
-        let mut applied = (0, 0);
-        let apply = |end: Position, bytes: &[u8]| {
-            let head = MutationHead::read(bytes)?;
-            let tables = opened.borrow();
-            let table = tables.get(&head.table).filter(|table: &&Rc<Table>| table.flushed_upto.get() < end);
-            let Some(table) = table else {
-                applied.1 += 1;
-                return Ok(());
-            };
-            applied.0 += 1;
-            let active = table.active.borrow();
-            let mut memtable = active.borrow_mut();
-            let checked = check_partition(head.partition, &memtable.def)?;
-            let token = Token::of_key(checked.key);
-            memtable.insert(token, head.partition, &checked)?;
-            memtable.first_segment.get_or_insert(end.segment);
-            Ok(())
-        };
-        let segments = commitlog::replay(&config, apply, async || Ok(())).await?;
-        let log = CommitLog::start(&config, segments)?;
-        let tables = opened.into_inner();
-        let active_bytes = tables.values().map(|table| table.active.borrow().borrow().bytes()).sum();
-        Ok(Rc::new(Storage {
+        let segments = commitlog::segments(&config).await?;
+        let storage = Rc::new(Storage {
+            log: CommitLog::start(&config, segments.clone())?,
             config,
-            tables: RefCell::new(tables),
-            log,
-            active_bytes: Cell::new(active_bytes),
+            tables: RefCell::new(opened),
+            cache,
+            active_bytes: Cell::new(0),
             flushing_bytes: Cell::new(0),
             room: Notify::new(),
             writes_blocked: Cell::new(0),
-        }))
+            flush_turn: Semaphore::new(1),
+            signals: Rc::default(),
+            replaying: Cell::new(Some(Position::default())),
+        });
+        storage.replay(&segments).await?;
+        flush::spawn(Rc::downgrade(&storage), storage.signals.clone());
+        compaction::task::spawn(Rc::downgrade(&storage), storage.signals.clone());
+        storage.wake_compaction();
+        Ok(storage)
+    }
+
+    async fn replay(&self, segments: &[u64]) -> Result<(), Error> {
+        let (applied, skipped) = (Cell::new(0), Cell::new(0));
+        let apply = |end: Position, bytes: &[u8]| {
+            self.replaying.set(Some(end));
+            let head = MutationHead::read(bytes)?;
+            let tables = self.tables.borrow();
+            match tables.get(&head.table).filter(|table| table.flushed_upto.get() < end) {
+                None => add(&skipped, 1),
+                Some(table) => {
+                    add(&applied, 1);
+                    let active = table.active.borrow();
+                    let mut memtable = active.borrow_mut();
+                    let checked = check_partition(head.partition, &memtable.def)?;
+                    self.insert(&mut memtable, head.partition, &checked, end)?;
+                }
+            }
+            Ok(())
+        };
+        let pause = async || {
+            while self.active_bytes() as u64 * 2 >= self.config.memtable_limit_bytes {
+                let largest = self.tables_by_id().into_iter().max_by_key(|t| t.active.borrow().borrow().bytes());
+                let Some(largest) = largest else { break };
+                self.flush_table(&largest).await?;
+            }
+            Ok(())
+        };
+        commitlog::replay(&self.config, segments, apply, pause).await?;
+        self.replaying.set(None);
+        self.log.replayed(applied.get(), skipped.get());
+        self.release_segments();
+        Ok(())
     }
 
     /// Makes a table known, with its folder. Known already: nothing happens.
@@ -82,31 +142,81 @@ impl Storage {
             return Ok(());
         }
         let id = def.id;
-        let table = open_table(&self.config, def).await?;
+        let table = Table::open(&self.config, def, &self.cache).await?;
         self.tables.borrow_mut().entry(id).or_insert(table);
         Ok(())
     }
 
-    /// A new version of a table's definition.
+    /// A new version of a table's definition. Memtables are flushed, as their column numbers are the old version's.
     pub async fn update_table(&self, def: Arc<TableDef>) -> Result<(), Error> {
         let table = self.table(def.id)?;
-        self.flush(Some(def.id)).await?;
-        *table.def.borrow_mut() = def;
-        Ok(())
+        let same = |old: &TableDef| {
+            (&old.partition_key, &old.clustering, &old.statics, &old.regulars)
+                == (&def.partition_key, &def.clustering, &def.statics, &def.regulars)
+        };
+        let unchanged = same(&table.def.borrow());
+        if unchanged {
+            *table.def.borrow_mut() = def.clone();
+            table.active.borrow().borrow_mut().def = def;
+            return Ok(());
+        }
+        loop {
+            self.flush_table(&table).await?;
+            let _permit = table.publishing_permit().await;
+            let old = table.sstables.borrow().clone();
+            let mut reopened = Vec::with_capacity(old.len());
+            for sstable in old {
+                reopened.push(Sstable::open(&table.folder, sstable.generation, def.clone(), &self.cache).await?);
+            }
+            // Writes that came in meanwhile have the old columns; from here to the end nothing waits.
+            if table.active.borrow().borrow().is_empty() && table.flushing.borrow().is_empty() {
+                *table.sstables.borrow_mut() = reopened;
+                *table.def.borrow_mut() = def.clone();
+                *table.active.borrow_mut() = Rc::new(RefCell::new(Memtable::new(def)));
+                return Ok(());
+            }
+        }
     }
 
     /// Removes a table and its files.
     pub async fn drop_table(&self, id: TableId) -> Result<(), Error> {
         let table = self.tables.borrow_mut().remove(&id);
-        if let Some(table) = table {
-            table.dropped.set(true);
+        let Some(table) = table else { return Ok(()) };
+        table.dropped.set(true);
+        let active = table.active.borrow().borrow().bytes();
+        self.active_bytes.set(self.active_bytes.get() - active);
+        let _turn = self.flushing_turn().await;
+        drop(table.publishing_permit().await);
+        self.forget_flushing(&table);
+        Manifest::remove(&table.folder, self.config.shard).await?;
+        let sstables = table.sstables.take();
+        for sstable in sstables {
+            sstable.remove().await?;
         }
+        // Fails while another shard still has files there, or an old snapshot.
+        let _ = fs::remove_dir(&table.folder).await;
+        self.release_segments();
         Ok(())
     }
 
-    /// Removes all of a table's data.
+    /// Removes all data of a table that was written before the call.
     pub async fn truncate(&self, id: TableId) -> Result<(), Error> {
-        self.table(id)?;
+        let table = self.table(id)?;
+        let _turn = self.flushing_turn().await;
+        let upto = self.log.position();
+        let old = std::mem::replace(&mut *table.active.borrow_mut(), Rc::new(RefCell::new(Memtable::new(table.def()))));
+        self.active_bytes.set(self.active_bytes.get() - old.borrow().bytes());
+        self.forget_flushing(&table);
+        let mut removed = Vec::new();
+        let empty = |now: &[Rc<Sstable>]| {
+            removed = now.to_vec();
+            Some((Vec::new(), upto))
+        };
+        table.publish(&self.config, empty).await?;
+        for sstable in removed {
+            sstable.remove().await?;
+        }
+        self.release_segments();
         Ok(())
     }
 
@@ -121,11 +231,15 @@ impl Storage {
         if self.is_full() {
             self.wait_for_room().await?;
         }
-        let table = self.table(head.table)?;
-        let end = self.write(&table, mutation, head)?;
+        self.log.check()?;
+        let end = {
+            let tables = self.tables.borrow();
+            let table = tables.get(&head.table).ok_or(Error::UnknownTable(head.table))?;
+            self.write(table, mutation, head)?
+        };
         match self.config.sync {
             SyncMode::Batch => self.log.synced(end).await,
-            SyncMode::Periodic { .. } => self.log.check(),
+            SyncMode::Periodic { .. } => Ok(()),
         }
     }
 
@@ -133,22 +247,43 @@ impl Storage {
     fn write(&self, table: &Table, mutation: &[u8], head: MutationHead<'_>) -> Result<Position, Error> {
         let active = table.active.borrow();
         let mut memtable = active.borrow_mut();
-        let checked = check_for(&memtable.def, head)?;
-        let token = Token::of_key(checked.key);
+        if head.schema_version != memtable.def.version {
+            let have = memtable.def.version;
+            return Err(Error::SchemaVersion { table: head.table, got: head.schema_version, have });
+        }
+        let checked = check_partition(head.partition, &memtable.def)?;
         let end = self.log.append(mutation)?;
         reactor::charge(Work::MemtableInsert, head.partition.len() as u64);
+        self.insert(&mut memtable, head.partition, &checked, end)?;
+        add(&table.counts.writes, 1);
+        if self.active_bytes.get() as u64 * 2 >= self.config.memtable_limit_bytes || self.log_too_large() {
+            self.wake_flush();
+        }
+        Ok(end)
+    }
+
+    fn insert(
+        &self,
+        memtable: &mut Memtable,
+        encoded: &[u8],
+        checked: &Checked<'_>,
+        end: Position,
+    ) -> Result<(), Error> {
         let before = memtable.bytes();
-        memtable.insert(token, head.partition, &checked)?;
+        memtable.insert(Token::of_key(checked.key), encoded, checked)?;
         memtable.first_segment.get_or_insert(end.segment);
         self.active_bytes.set(self.active_bytes.get() + memtable.bytes() - before);
-        add(&table.counts.writes, 1);
-        Ok(end)
+        Ok(())
     }
 
     #[inline]
     fn is_full(&self) -> bool {
         let used = (self.active_bytes.get() + self.flushing_bytes.get()) as u64;
         used >= self.config.memtable_limit_bytes || self.log.is_full()
+    }
+
+    fn log_too_large(&self) -> bool {
+        self.log.live_bytes() > self.config.commitlog_limit_bytes
     }
 
     async fn wait_for_room(&self) -> Result<(), Error> {
@@ -158,6 +293,7 @@ impl Storage {
             if self.log.is_full() {
                 self.log.wait_for_room().await;
             } else {
+                self.wake_flush();
                 self.room.notified().await;
             }
         }
@@ -179,7 +315,7 @@ impl Storage {
             limit_rows: command.limit_rows,
             now_s: command.now_s,
         };
-        let sources = table.memtables().into_iter().map(Source::Memtable).collect();
+        let sources = read.sources(&table).await?;
         read.run(sources).await
     }
 
@@ -192,79 +328,150 @@ impl Storage {
 
     /// Writes memtables to SSTables: one table's, or all.
     pub async fn flush(&self, table: Option<TableId>) -> Result<(), Error> {
-        if let Some(id) = table {
-            self.table(id)?;
+        let tables = match table {
+            Some(id) => vec![self.table(id)?],
+            None => self.tables_by_id(),
+        };
+        for table in tables {
+            self.flush_table(&table).await?;
         }
         Ok(())
+    }
+
+    /// Makes everything that was acknowledged durable now, whatever the sync mode.
+    pub async fn sync(&self) -> Result<(), Error> {
+        self.log.sync_now().await
+    }
+
+    /// A major compaction: makes one SSTable of all that the table has.
+    pub async fn compact(&self, table: TableId) -> Result<(), Error> {
+        let table = self.table(table)?;
+        let generations: Vec<u64> = table.sstables.borrow().iter().map(|sstable| sstable.generation).collect();
+        self.compact_generations(&table, &generations).await
     }
 
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             commitlog: self.log.stats(),
+            cache: self.cache.stats(),
             memtable_bytes: (self.active_bytes.get() + self.flushing_bytes.get()) as u64,
             writes_blocked: self.writes_blocked.get(),
             ..Stats::default()
         };
-        for (id, table) in &*self.tables.borrow() {
+        for table in self.tables_by_id() {
             let active = table.active.borrow();
             let active = active.borrow();
             let counts = &table.counts;
+            let candidates = table.candidates();
+            let options = table.compaction_options(&self.config);
             let one = TableStats {
                 memtable_bytes: active.bytes() as u64,
                 memtable_partitions: active.partitions() as u64,
                 flushing_bytes: table.flushing.borrow().iter().map(|m| m.borrow().bytes() as u64).sum(),
+                sstables: candidates.len() as u64,
+                disk_bytes: table.sstables.borrow().iter().map(|sstable| sstable.disk_bytes).sum(),
+                sstable_memory_bytes: table.sstables.borrow().iter().map(|s| s.memory_bytes() as u64).sum(),
                 flushes: counts.flushes.get(),
                 flushed_bytes: counts.flushed_bytes.get(),
                 compactions: counts.compactions.get(),
                 compacted_bytes: counts.compacted_bytes.get(),
+                pending_compactions: size_tiered::pending(&candidates, &options).max(u64::from(table.compacting.get())),
                 writes: counts.writes.get(),
                 reads: counts.reads.get(),
                 sstables_per_read: *counts.sstables_per_read.borrow(),
                 bloom_negatives: counts.bloom_negatives.get(),
                 bloom_false_positives: counts.bloom_false_positives.get(),
-                ..TableStats::default()
             };
-            stats.tables.insert(*id, one);
+            stats.tables.insert(active.def.id, one);
         }
         stats
     }
 
     /// Syncs the commit log and ends the shard's storage tasks. What is in memtables is replayed at the next start.
     pub async fn close(&self) -> Result<(), Error> {
+        self.signals.close();
+        // A flush in progress comes to its end first.
+        let _turn = self.flushing_turn().await;
         self.log.close().await
     }
 }
 
-fn check_for<'a>(def: &TableDef, head: MutationHead<'a>) -> Result<Checked<'a>, Error> {
-    if head.schema_version != def.version {
-        return Err(Error::SchemaVersion { table: head.table, got: head.schema_version, have: def.version });
+/// For the tasks.
+impl Storage {
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
     }
-    Ok(check_partition(head.partition, def)?)
-}
 
-async fn open_table(config: &Config, def: Arc<TableDef>) -> Result<Rc<Table>, Error> {
-    let table = Table::new(def, &config.data_dir);
-    create_folders(&table.folder).await?;
-    Ok(Rc::new(table))
-}
+    pub(crate) fn log(&self) -> &CommitLog {
+        &self.log
+    }
 
-/// Creates a folder and those above it, durably.
-async fn create_folders(path: &str) -> Result<(), Error> {
-    let mut made = String::new();
-    for part in path.split_inclusive('/') {
-        let parent = made.clone();
-        made.push_str(part);
-        let folder = made.trim_end_matches('/');
-        if folder.is_empty() || folder == "." || folder == ".." || folder.ends_with("/..") {
-            continue;
+    pub(crate) fn cache(&self) -> &Rc<BlockCache> {
+        &self.cache
+    }
+
+    /// In an order that is the same on every run.
+    pub(crate) fn tables_by_id(&self) -> Vec<Rc<Table>> {
+        let mut tables: Vec<_> = self.tables.borrow().iter().map(|(id, table)| (*id, table.clone())).collect();
+        tables.sort_by_key(|(id, _)| *id);
+        tables.into_iter().map(|(_, table)| table).collect()
+    }
+
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.active_bytes.get()
+    }
+
+    pub(crate) async fn flushing_turn(&self) -> Permit {
+        self.flush_turn.acquire(1).await
+    }
+
+    /// Up to where a memtable that is frozen now has the commit log's records.
+    pub(crate) fn flush_position(&self) -> Position {
+        self.replaying.get().unwrap_or_else(|| self.log.position())
+    }
+
+    /// `bytes` of an active memtable were frozen.
+    pub(crate) fn set_flushing(&self, bytes: usize) {
+        self.active_bytes.set(self.active_bytes.get() - bytes);
+        self.flushing_bytes.set(self.flushing_bytes.get() + bytes);
+    }
+
+    /// `bytes` of a frozen memtable are in an SSTable.
+    pub(crate) fn flushed(&self, bytes: usize) {
+        self.flushing_bytes.set(self.flushing_bytes.get() - bytes);
+        self.room.notify_all();
+    }
+
+    fn forget_flushing(&self, table: &Table) {
+        for memtable in table.flushing.take() {
+            self.flushed(memtable.borrow().bytes());
         }
-        fs::create_dir(folder).await.map_err(Error::io(folder, "create folder"))?;
-        let parent = match parent.trim_end_matches('/') {
-            "" if path.starts_with('/') => "/",
-            "" => ".",
-            parent => parent,
-        };
-        fs::sync_dir(parent).await.map_err(Error::io(parent, "sync folder"))?;
+        self.room.notify_all();
     }
-    Ok(())
+
+    fn wake_flush(&self) {
+        if !self.signals.flush_wanted.replace(true) {
+            self.signals.flush.notify_all();
+        }
+    }
+
+    pub(crate) fn wake_compaction(&self) {
+        if self.config.auto_compaction && !self.signals.compaction_wanted.replace(true) {
+            self.signals.compaction.notify_all();
+        }
+    }
+
+    /// Gives back the commit log's segments that no memtable needs.
+    pub(crate) fn release_segments(&self) {
+        if self.replaying.get().is_none() {
+            let needed = self.tables_by_id().iter().filter_map(|table| table.first_segment()).min();
+            self.log.release_before(needed.unwrap_or_else(|| self.log.position().segment));
+        }
+    }
+
+    /// Nothing is acknowledged any more.
+    pub(crate) fn stop(&self, error: &Error) {
+        self.log.fail(error);
+        self.room.notify_all();
+    }
 }

@@ -4,10 +4,17 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use reactor::fs;
+use reactor::sync::{Permit, Semaphore};
 use types::TableDef;
 
+use crate::cache::BlockCache;
 use crate::commitlog::Position;
+use crate::compaction::size_tiered::{Candidate, Options};
+use crate::manifest::Manifest;
 use crate::memtable::Memtable;
+use crate::sstable::{self, Sstable};
+use crate::{Config, Error};
 
 pub(crate) type SharedMemtable = Rc<RefCell<Memtable>>;
 
@@ -18,8 +25,15 @@ pub(crate) struct Table {
     pub active: RefCell<SharedMemtable>,
     /// Frozen ones, oldest first.
     pub flushing: RefCell<Vec<SharedMemtable>>,
+    /// Oldest generation first. What the manifest says, once it has been stored.
+    pub sstables: RefCell<Vec<Rc<Sstable>>>,
     /// Every record up to here is in SSTables (or was truncated): replay skips them.
     pub flushed_upto: Cell<Position>,
+    /// See [`Manifest::next`].
+    pub next_generation: Cell<u64>,
+    /// Held while the set of SSTables changes, on disk and in memory.
+    publishing: Rc<Semaphore>,
+    pub compacting: Cell<bool>,
     pub dropped: Cell<bool>,
     pub counts: Counts,
 }
@@ -50,7 +64,11 @@ impl Table {
             def: RefCell::new(def),
             folder,
             flushing: RefCell::default(),
+            sstables: RefCell::default(),
             flushed_upto: Cell::default(),
+            next_generation: Cell::new(1),
+            publishing: Semaphore::new(1),
+            compacting: Cell::new(false),
             dropped: Cell::new(false),
             counts: Counts::default(),
         }
@@ -84,5 +102,86 @@ impl Table {
         frozen.borrow_mut().upto = upto;
         self.flushing.borrow_mut().push(frozen.clone());
         Some(frozen)
+    }
+}
+
+impl Table {
+    /// Opens what the manifest names; removes this shard's other files.
+    pub async fn open(config: &Config, def: Arc<TableDef>, cache: &Rc<BlockCache>) -> Result<Rc<Self>, Error> {
+        let table = Self::new(def, &config.data_dir);
+        crate::folders::create(&table.folder).await?;
+        let manifest = Manifest::load(&table.folder, config.shard).await?;
+        table.flushed_upto.set(manifest.flushed_upto);
+        let mut next = manifest.next.max(1);
+        let names = fs::read_dir(&table.folder).await.map_err(Error::io(&table.folder, "list"))?;
+        let mut leftovers: Vec<u64> = Vec::new();
+        for generation in names.iter().filter_map(|name| sstable::parse_name(name)) {
+            if generation % u64::from(config.shards) == u64::from(config.shard) {
+                next = next.max(generation / u64::from(config.shards) + 1);
+                if !manifest.generations.contains(&generation) && leftovers.last() != Some(&generation) {
+                    leftovers.push(generation);
+                }
+            }
+        }
+        table.next_generation.set(next);
+        for generation in leftovers {
+            tracing::info!(
+                folder = table.folder,
+                generation,
+                "removing an SSTable that was never finished, or replaced"
+            );
+            sstable::remove_files(&table.folder, generation).await?;
+        }
+        for generation in manifest.generations {
+            let sstable = Sstable::open(&table.folder, generation, table.def(), cache).await?;
+            table.sstables.borrow_mut().push(sstable);
+        }
+        Ok(Rc::new(table))
+    }
+
+    /// A generation that this shard has never used.
+    pub fn take_generation(&self, config: &Config) -> u64 {
+        let next = self.next_generation.get();
+        self.next_generation.set(next + 1);
+        next * u64::from(config.shards) + u64::from(config.shard)
+    }
+
+    /// Changes the set of SSTables: durably first, then for readers. `change` gives the new set and the position up to
+    /// which the commit log is in it, or `None` to leave all as it is. Says whether it was changed.
+    pub async fn publish(
+        &self,
+        config: &Config,
+        change: impl FnOnce(&[Rc<Sstable>]) -> Option<(Vec<Rc<Sstable>>, Position)>,
+    ) -> Result<bool, Error> {
+        let _permit = self.publishing_permit().await;
+        if self.dropped.get() {
+            return Ok(false);
+        }
+        let change = change(&self.sstables.borrow());
+        let Some((mut sstables, flushed_upto)) = change else { return Ok(false) };
+        sstables.sort_by_key(|sstable| sstable.generation);
+        let manifest = Manifest {
+            flushed_upto,
+            next: self.next_generation.get(),
+            generations: sstables.iter().map(|sstable| sstable.generation).collect(),
+        };
+        manifest.store(&self.folder, config.shard).await?;
+        self.flushed_upto.set(flushed_upto);
+        *self.sstables.borrow_mut() = sstables;
+        Ok(true)
+    }
+
+    /// While it is held nobody else changes the set of SSTables.
+    pub async fn publishing_permit(&self) -> Permit {
+        self.publishing.acquire(1).await
+    }
+
+    pub fn compaction_options(&self, config: &Config) -> Options {
+        Options::from_table(&self.def.borrow().options.compaction, config.compaction_small_bytes)
+    }
+
+    pub fn candidates(&self) -> Vec<Candidate> {
+        let candidate = |s: &Rc<Sstable>| Candidate { generation: s.generation, bytes: s.data_bytes() };
+        self.sstables.borrow().iter().map(candidate).collect()
     }
 }

@@ -27,7 +27,7 @@ use reactor::{Buf, JoinHandle, Work};
 use self::format::{BLOCK, CHUNK_HEADER, RECORD_HEADER};
 use crate::{CommitlogStats, Config, Error, SyncMode};
 
-pub(crate) use replay::replay;
+pub(crate) use replay::{replay, segments};
 
 /// Chunks are sealed beyond this size: one write each, large enough for a disk's full bandwidth.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -129,11 +129,6 @@ impl CommitLog {
         Ok(log)
     }
 
-    /// Bytes that one record may have.
-    pub fn record_max(&self) -> usize {
-        self.record_max
-    }
-
     /// Behind the newest record.
     pub fn position(&self) -> Position {
         self.appended.get()
@@ -147,6 +142,12 @@ impl CommitLog {
 
     pub async fn wait_for_room(&self) {
         self.room.wait_until(|| !self.is_full() || self.failure.borrow().is_some()).await;
+    }
+
+    /// Tells how many records a replay applied and skipped.
+    pub fn replayed(&self, applied: u64, skipped: u64) {
+        let stats = &mut *self.stats.borrow_mut();
+        (stats.replayed_records, stats.skipped_records) = (applied, skipped);
     }
 
     /// An error once anything has failed.
@@ -282,7 +283,8 @@ impl CommitLog {
         self.check()
     }
 
-    fn fail(&self, error: &Error) {
+    /// Stops everything that would acknowledge: something was lost or could not be kept.
+    pub fn fail(&self, error: &Error) {
         self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
         for (_, waker) in self.waiters.take() {
             waker.wake();

@@ -13,20 +13,26 @@ use crate::{Config, Error};
 /// Read at once; larger chunks are read again in full.
 const WINDOW: usize = 256 << 10;
 
-/// Hands every record, with the position behind it, to `apply`; `pause` runs after each chunk. Gives the segments
-/// that are there.
-pub(crate) async fn replay(
-    config: &Config,
-    mut apply: impl FnMut(Position, &[u8]) -> Result<(), Error>,
-    mut pause: impl AsyncFnMut() -> Result<(), Error>,
-) -> Result<Vec<u64>, Error> {
+/// The shard's segments that are there, by age.
+pub(crate) async fn segments(config: &Config) -> Result<Vec<u64>, Error> {
     let dir = &config.commitlog_dir;
     let names = fs::read_dir(dir).await.map_err(Error::io(dir, "list"))?;
     let ours =
         names.iter().filter_map(|name| format::parse_file_name(name)).filter(|(shard, _)| *shard == config.shard);
     let mut segments: Vec<u64> = ours.map(|(_, segment)| segment).collect();
     segments.sort_unstable();
-    for &segment in &segments {
+    Ok(segments)
+}
+
+/// Hands every record, with the position behind it, to `apply`; `pause` runs after each chunk.
+pub(crate) async fn replay(
+    config: &Config,
+    segments: &[u64],
+    mut apply: impl FnMut(Position, &[u8]) -> Result<(), Error>,
+    mut pause: impl AsyncFnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let dir = &config.commitlog_dir;
+    for &segment in segments {
         let path = format!("{dir}/{}", format::file_name(config.shard, segment));
         let flags = OpenFlags { read: true, write: true, direct: true, ..Default::default() };
         let file = File::open(&path, flags).await.map_err(Error::io(&path, "open"))?;
@@ -58,7 +64,7 @@ pub(crate) async fn replay(
             file.datasync().await.map_err(Error::io(&path, "sync"))?;
         }
     }
-    Ok(segments)
+    Ok(())
 }
 
 async fn read(file: &File, path: &str, offset: u64, len: usize, mut buf: Buf) -> Result<(Buf, usize), Error> {

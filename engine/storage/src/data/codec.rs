@@ -13,10 +13,11 @@
 //! range      flags u8 (1 start inclusive, 2 end inclusive) | prefix len, prefix | prefix len, prefix | deletion
 //! ```
 
-use types::{TableDef, vint};
+use types::{ColumnDef, TableDef, vint};
 
 use super::clustering::{Clustering, Components, Position, compare_positions};
 use super::{Bound, Bytes, Cell, DeletionTime, Liveness, NEVER_S, Partition, RangeTombstone, Row};
+use crate::sstable::EncodingStats;
 
 const PARTITION_DELETION: u8 = 1;
 const PARTITION_STATIC: u8 = 2;
@@ -392,21 +393,24 @@ impl Partition {
 pub(crate) struct Checked<'a> {
     pub key: &'a [u8],
     pub rows: usize,
-    pub min_timestamp: i64,
-    /// Only rows: no static row, no deletion of the partition or of ranges.
-    pub plain: bool,
+    /// The least times in it.
+    pub stats: EncodingStats,
 }
 
-/// Checks that `bytes` are one partition of `table`: well formed, columns known, rows in order.
+/// Checks that `bytes` are one partition of `table`: well formed, columns known, rows in order, values of the lengths
+/// that their types fix.
 pub(crate) fn check<'a>(bytes: &'a [u8], table: &TableDef) -> Result<Checked<'a>, Malformed> {
     let mut reader = Reader::new(bytes);
     let head = reader.head()?;
     if head.key.len() > usize::from(u16::MAX) {
         return malformed("partition key: longer than 65535 bytes");
     }
-    let mut min_timestamp = head.deletion.map_or(i64::MAX, |deletion| deletion.timestamp);
+    let mut stats = EncodingStats::NONE;
+    if let Some(deletion) = head.deletion {
+        stats.see(deletion.timestamp, 0, deletion.local_s);
+    }
     if head.has_static() {
-        let raw = check_row(&mut reader, head.base, table.statics.len(), &mut min_timestamp)?;
+        let raw = check_row(&mut reader, head.base, &table.statics, &mut stats)?;
         if !raw.clustering.is_empty() {
             return malformed("static row: it has a clustering");
         }
@@ -414,8 +418,8 @@ pub(crate) fn check<'a>(bytes: &'a [u8], table: &TableDef) -> Result<Checked<'a>
     let rows = reader.row_count(&head)?;
     let mut last: Option<&[u8]> = None;
     for _ in 0..rows {
-        let raw = check_row(&mut reader, head.base, table.regulars.len(), &mut min_timestamp)?;
-        if check_components(raw.clustering)? != table.clustering.len() {
+        let raw = check_row(&mut reader, head.base, &table.regulars, &mut stats)?;
+        if check_components(raw.clustering, table)? != table.clustering.len() {
             return malformed("clustering: wrong number of components");
         }
         if last.is_some_and(|last| compare_positions(table, Position::row(last), Position::row(raw.clustering)).is_ge())
@@ -428,52 +432,70 @@ pub(crate) fn check<'a>(bytes: &'a [u8], table: &TableDef) -> Result<Checked<'a>
         for _ in 0..reader.vint("range count")? {
             reader.u8("range flags")?;
             for what in ["range start", "range end"] {
-                if check_components(reader.string(what)?)? > table.clustering.len() {
-                    return malformed("range: too many components");
-                }
+                check_components(reader.string(what)?, table)?;
             }
-            min_timestamp = min_timestamp.min(reader.deletion(head.base)?.timestamp);
+            let deletion = reader.deletion(head.base)?;
+            stats.see(deletion.timestamp, 0, deletion.local_s);
         }
     }
     if !reader.rest.is_empty() {
         return malformed("partition: bytes left over");
     }
-    let plain = head.deletion.is_none() && !head.has_static() && !head.has_ranges();
-    Ok(Checked { key: head.key, rows, min_timestamp, plain })
+    Ok(Checked { key: head.key, rows, stats })
 }
 
-fn check_components(clustering: &[u8]) -> Result<usize, Malformed> {
+/// Number of components.
+#[inline]
+fn check_components(clustering: &[u8], table: &TableDef) -> Result<usize, Malformed> {
+    if clustering.is_empty() {
+        return Ok(0);
+    }
     let mut components = Components(clustering);
-    let count = components.by_ref().count();
+    let mut count = 0;
+    for component in components.by_ref() {
+        let Some(column) = table.clustering.get(count) else {
+            return malformed("clustering: more components than columns");
+        };
+        check_length(component, column)?;
+        count += 1;
+    }
     if components.0.is_empty() { Ok(count) } else { malformed("clustering") }
+}
+
+#[inline]
+fn check_length(value: &[u8], column: &ColumnDef) -> Result<(), Malformed> {
+    match column.ty.fixed_len() {
+        Some(len) if value.len() != len && !value.is_empty() => malformed("value: not of its type's length"),
+        _ => Ok(()),
+    }
 }
 
 #[inline]
 fn check_row<'a>(
     reader: &mut Reader<'a>,
     base: i64,
-    columns: usize,
-    min_timestamp: &mut i64,
+    columns: &[ColumnDef],
+    stats: &mut EncodingStats,
 ) -> Result<RawRow<'a>, Malformed> {
     let raw = reader.raw_row(base)?;
-    let mut least = *min_timestamp;
     if let Some(marker) = raw.marker {
-        least = least.min(marker.timestamp);
+        stats.see(marker.timestamp, marker.ttl_s, marker.local_deletion_s);
     }
     if let Some(deletion) = raw.deletion {
-        least = least.min(deletion.timestamp);
+        stats.see(deletion.timestamp, 0, deletion.local_s);
     }
     let mut next_column = 0;
     for _ in 0..raw.cells {
         let cell = reader.raw_cell(base)?;
-        let column = usize::from(cell.column);
-        if column < next_column || column >= columns {
-            return malformed("column: unknown or out of order");
+        let index = usize::from(cell.column);
+        let column = columns.get(index).filter(|_| index >= next_column);
+        let Some(column) = column else { return malformed("column: unknown or out of order") };
+        if let Some(value) = cell.value {
+            check_length(value, column)?;
         }
-        next_column = column + 1;
-        least = least.min(cell.timestamp);
+        next_column = index + 1;
+        stats.see(cell.timestamp, cell.ttl_s, cell.local_deletion_s);
     }
-    *min_timestamp = least;
     Ok(raw)
 }
 

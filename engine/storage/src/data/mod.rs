@@ -12,7 +12,7 @@ mod row;
 pub use bytes::Bytes;
 pub use cell::{Cell, DeletionTime, Liveness, NEVER_S, expiry_s};
 pub use clustering::{Bound, Clustering, Components, Slice};
-pub(crate) use clustering::{Position, compare_positions};
+pub(crate) use clustering::{Position, compare_positions, write_component};
 pub use codec::Malformed;
 pub(crate) use codec::check as check_partition;
 pub use mutation::Mutation;

@@ -166,6 +166,17 @@ impl Partition {
         });
     }
 
+    /// Whether there is anything that [`Partition::purge_tombstones`] might change.
+    pub(crate) fn has_tombstones(&self, now_s: u32) -> bool {
+        self.deletion.is_some()
+            || !self.range_tombstones.is_empty()
+            || self.static_row.iter().chain(&self.rows).any(|row| {
+                row.deletion.is_some()
+                    || row.marker.is_some_and(|marker| !marker.is_live(now_s))
+                    || row.cells.iter().any(|(_, cell)| !cell.is_live(now_s))
+            })
+    }
+
     /// Sets the timestamp of everything that has `from`: for statements whose time is only known when they run.
     pub fn set_timestamps(&mut self, from: i64, to: i64) {
         let set = |timestamp: &mut i64| {

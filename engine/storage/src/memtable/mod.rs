@@ -16,6 +16,7 @@ use types::{TableDef, Token};
 use self::wide::Wide;
 use crate::commitlog::Position;
 use crate::data::codec::{Checked, Reader};
+use crate::sstable::EncodingStats;
 use crate::{Bytes, Malformed, Partition, Slice};
 
 /// A partition with more rows, or more bytes, is kept row by row: merging into the packed form rewrites all of it.
@@ -32,7 +33,7 @@ pub(crate) struct Memtable {
     partitions: BTreeMap<Token, Slot>,
     count: usize,
     bytes: usize,
-    min_timestamp: i64,
+    stats: EncodingStats,
     /// Segment of the first record that is in here.
     pub first_segment: Option<u64>,
     /// Set when it is frozen: every record of the table up to here is in here or in older memtables.
@@ -65,7 +66,7 @@ impl Memtable {
             partitions: BTreeMap::new(),
             count: 0,
             bytes: 0,
-            min_timestamp: i64::MAX,
+            stats: EncodingStats::NONE,
             first_segment: None,
             upto: Position::default(),
         }
@@ -86,12 +87,17 @@ impl Memtable {
 
     /// At or below every timestamp in here; `i64::MAX` when empty.
     pub fn min_timestamp(&self) -> i64 {
-        self.min_timestamp
+        self.stats.min_timestamp
+    }
+
+    /// At or below everything in here.
+    pub fn encoding_stats(&self) -> EncodingStats {
+        self.stats
     }
 
     /// Merges an encoded partition that `codec::check` has passed with this memtable's definition.
     pub fn insert(&mut self, token: Token, encoded: &[u8], checked: &Checked<'_>) -> Result<(), Malformed> {
-        self.min_timestamp = self.min_timestamp.min(checked.min_timestamp);
+        self.stats.merge(&checked.stats);
         let packs = checked.rows <= PACKED_ROWS_MAX && encoded.len() <= PACKED_BYTES_MAX;
         let fresh = || -> Result<Stored, Malformed> {
             if packs {
@@ -137,11 +143,6 @@ impl Memtable {
     ) -> impl Iterator<Item = (Token, &'a Stored)> + 'a {
         let slots = self.partitions.range(token..).flat_map(|(token, slot)| slot.list().iter().map(|s| (*token, s)));
         slots.skip_while(move |(at, stored)| *at == token && key.is_none_or(|key| stored.key() <= key))
-    }
-
-    /// Every partition, decoded, in token order.
-    pub fn iter(&self) -> impl Iterator<Item = (Token, &Stored)> + '_ {
-        self.partitions.iter().flat_map(|(token, slot)| slot.list().iter().map(|stored| (*token, stored)))
     }
 }
 
@@ -271,6 +272,10 @@ mod tests {
         memtable.insert(Token(token), &bytes, &check_partition(&bytes, &def).unwrap()).unwrap();
     }
 
+    fn all(memtable: &Memtable) -> impl Iterator<Item = (Token, &Stored)> {
+        memtable.range_after(Token(i64::MIN), None)
+    }
+
     #[test]
     fn rows_merge_and_partitions_widen() {
         let mut memtable = Memtable::new(table());
@@ -283,7 +288,7 @@ mod tests {
         }
         assert_eq!(expect.rows.len(), 100);
         assert_eq!(memtable.partitions(), 1);
-        let sum: usize = memtable.iter().map(|(_, stored)| stored.bytes()).sum();
+        let sum: usize = all(&memtable).map(|(_, stored)| stored.bytes()).sum();
         assert_eq!(memtable.bytes(), sum);
     }
 
@@ -296,7 +301,7 @@ mod tests {
         let keys = |iter: &mut dyn Iterator<Item = (Token, &Stored)>| {
             iter.map(|(_, stored)| String::from_utf8(stored.key().to_vec()).unwrap()).collect::<String>()
         };
-        assert_eq!(keys(&mut memtable.iter()), "zabc");
+        assert_eq!(keys(&mut all(&memtable)), "zabc");
         assert_eq!(keys(&mut memtable.range_after(Token(5), Some(b"a"))), "bc");
         assert_eq!(keys(&mut memtable.range_after(Token(5), None)), "");
         assert_eq!(keys(&mut memtable.range_after(Token(i64::MIN), None)), "zabc");

@@ -7,7 +7,7 @@ use types::TableDef;
 
 use crate::data::codec::{Reader, write_row};
 use crate::data::{Position, compare_positions};
-use crate::{Bytes, Clustering, Malformed, Row};
+use crate::{Bytes, Malformed, Row};
 
 /// Lists split in two beyond this many rows: 16 bytes a row, so an insertion moves 1 KiB at most.
 const LIST_MAX: usize = 128;
@@ -114,12 +114,6 @@ impl Rows {
         let before = |row: &PackedRow| compare(table, row, position).is_lt();
         let list = self.lists.partition_point(|list| list.last().is_some_and(before));
         (list, self.lists.get(list).map_or(0, |rows| rows.partition_point(before)))
-    }
-}
-
-impl PackedRow {
-    pub fn to_clustering(&self) -> Clustering {
-        Clustering(Bytes::copy_from(self.clustering()))
     }
 }
 

@@ -1,0 +1,131 @@
+//! Memtables become SSTables.
+
+use std::rc::{Rc, Weak};
+
+use reactor::{Group, Work};
+use types::Token;
+
+use crate::sstable::{Sstable, Writer, remove_files};
+use crate::storage::{Signals, Storage};
+use crate::table::{SharedMemtable, Table, add};
+use crate::{Bytes, Error};
+
+/// Partitions that are decoded before the other tasks get their turn.
+const PARTITIONS_AT_ONCE: usize = 64;
+
+/// The task that flushes when memory or the commit log run full.
+pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
+    let task = async move {
+        loop {
+            signals.flush.wait_until(|| signals.flush_wanted.get() || signals.closed.get()).await;
+            if signals.closed.get() {
+                return;
+            }
+            signals.flush_wanted.set(false);
+            let Some(storage) = storage.upgrade() else { return };
+            while let Some(table) = storage.table_to_flush() {
+                if let Err(error) = storage.flush_table(&table).await {
+                    tracing::error!(%error, "a flush failed; storage stops");
+                    storage.stop(&error);
+                    return;
+                }
+            }
+        }
+    };
+    drop(reactor::spawn(Group::Flush, "flush", task));
+}
+
+impl Storage {
+    /// Which table to flush now, if any: the largest when memory is half full, the one with the oldest records when the
+    /// commit log is too large.
+    fn table_to_flush(&self) -> Option<Rc<Table>> {
+        let tables = self.tables_by_id();
+        if self.active_bytes() as u64 * 2 >= self.config().memtable_limit_bytes {
+            let size = |table: &Rc<Table>| table.active.borrow().borrow().bytes();
+            return tables.into_iter().filter(|table| size(table) > 0).max_by_key(size);
+        }
+        if self.log().live_bytes() > self.config().commitlog_limit_bytes {
+            let current = self.log().position().segment;
+            let old = tables.into_iter().filter_map(|table| Some((table.first_segment()?, table)));
+            return old.filter(|(segment, _)| *segment < current).min_by_key(|(segment, _)| *segment).map(|(_, t)| t);
+        }
+        None
+    }
+
+    /// Flushes what a table has in memory. One table at a time; later calls wait their turn.
+    pub(crate) async fn flush_table(&self, table: &Rc<Table>) -> Result<(), Error> {
+        let _turn = self.flushing_turn().await;
+        let upto = self.flush_position();
+        let before = table.active.borrow().borrow().bytes();
+        if table.freeze(upto).is_some() {
+            self.set_flushing(before);
+        }
+        loop {
+            let oldest = table.flushing.borrow().first().cloned();
+            let Some(memtable) = oldest else { break };
+            let result = self.flush_memtable(table, &memtable).await;
+            if result.is_ok() {
+                table.flushing.borrow_mut().retain(|other| !Rc::ptr_eq(other, &memtable));
+                self.flushed(memtable.borrow().bytes());
+            }
+            result?;
+        }
+        self.release_segments();
+        self.wake_compaction();
+        Ok(())
+    }
+
+    async fn flush_memtable(&self, table: &Rc<Table>, memtable: &SharedMemtable) -> Result<(), Error> {
+        let (def, stats, keys, upto) = {
+            let memtable = memtable.borrow();
+            (memtable.def.clone(), memtable.encoding_stats(), memtable.partitions() as u64, memtable.upto)
+        };
+        let generation = table.take_generation(self.config());
+        let mut writer = Writer::create(&table.folder, generation, def.clone(), stats, keys).await?;
+        let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
+        let mut written = false;
+        loop {
+            let mut batch = Vec::with_capacity(PARTITIONS_AT_ONCE);
+            {
+                let memtable = memtable.borrow();
+                for (token, stored) in memtable.range_after(place.0, place.1.as_deref()).take(PARTITIONS_AT_ONCE) {
+                    reactor::charge(Work::Flush, stored.len_bytes() as u64);
+                    batch.push((token, stored.decode()?));
+                }
+            }
+            let Some((token, partition)) = batch.last() else { break };
+            place = (*token, Some(partition.key.clone()));
+            for (token, mut partition) in batch {
+                partition.purge_shadowed(&def);
+                if !partition.is_empty() {
+                    written = true;
+                    writer.add(token, &partition).await?;
+                }
+            }
+            if table.dropped.get() {
+                break;
+            }
+            reactor::time::yield_now().await;
+        }
+        let sstable = if written && !table.dropped.get() {
+            let bytes = writer.finish().await?;
+            add(&table.counts.flushed_bytes, bytes);
+            Some(Sstable::open(&table.folder, generation, def, self.cache()).await?)
+        } else {
+            drop(writer);
+            remove_files(&table.folder, generation).await?;
+            None
+        };
+        let published = table.publish(self.config(), |now| {
+            // A truncation meanwhile has taken the memtable away: its records are not to come back.
+            let wanted = table.flushing.borrow().iter().any(|other| Rc::ptr_eq(other, memtable));
+            wanted.then(|| (now.iter().cloned().chain(sstable.clone()).collect(), upto))
+        });
+        if published.await? {
+            add(&table.counts.flushes, 1);
+        } else if let Some(sstable) = sstable {
+            sstable.remove().await?;
+        }
+        Ok(())
+    }
+}

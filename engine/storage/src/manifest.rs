@@ -1,0 +1,111 @@
+//! Which SSTables a shard's part of a table consists of, and how far the commit log is in them.
+//!
+//! A small text file in the table's folder, replaced in one step. What it does not name is a leftover of a crash.
+//!
+//! ```text
+//! orrery-manifest 1
+//! flushed 12 345678       every commit log record up to this segment and offset is in SSTables, or was truncated
+//! next 9                  generations from here on were never used
+//! sstable 4
+//! sstable 6
+//! crc 89abcdef            CRC32 of everything above
+//! ```
+
+use std::fmt::Write;
+
+use reactor::fs;
+
+use crate::Error;
+use crate::commitlog::Position;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub flushed_upto: Position,
+    /// The k of the next generation k * shards + shard.
+    pub next: u64,
+    pub generations: Vec<u64>,
+}
+
+fn name(shard: u32) -> String {
+    format!("shard-{shard}.manifest")
+}
+
+impl Manifest {
+    fn encode(&self) -> String {
+        let mut text = String::from("orrery-manifest 1\n");
+        let position = self.flushed_upto;
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "flushed {} {}\nnext {}", position.segment, position.offset, self.next);
+        for generation in &self.generations {
+            let _ = writeln!(text, "sstable {generation}");
+        }
+        let crc = crc32fast::hash(text.as_bytes());
+        let _ = writeln!(text, "crc {crc:08x}");
+        text
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let body = &text[..text.rfind("crc ")?];
+        let crc = u32::from_str_radix(text[body.len()..].strip_prefix("crc ")?.strip_suffix('\n')?, 16).ok()?;
+        if crc32fast::hash(body.as_bytes()) != crc {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != "orrery-manifest 1" {
+            return None;
+        }
+        let (segment, offset) = lines.next()?.strip_prefix("flushed ")?.split_once(' ')?;
+        let flushed_upto = Position { segment: segment.parse().ok()?, offset: offset.parse().ok()? };
+        let next = lines.next()?.strip_prefix("next ")?.parse().ok()?;
+        let generations = lines.map(|line| line.strip_prefix("sstable ")?.parse().ok()).collect::<Option<_>>()?;
+        Some(Self { flushed_upto, next, generations })
+    }
+
+    /// Of a table that was never flushed: the default.
+    pub async fn load(folder: &str, shard: u32) -> Result<Self, Error> {
+        let path = format!("{folder}/{}", name(shard));
+        match fs::read(&path).await {
+            Ok(bytes) => std::str::from_utf8(&bytes)
+                .ok()
+                .and_then(Self::decode)
+                .ok_or_else(|| Error::corrupt(&path, 0, "not a manifest, or its checksum fails")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Error::io(&path, "read")(error)),
+        }
+    }
+
+    /// Durable when it resolves.
+    pub async fn store(&self, folder: &str, shard: u32) -> Result<(), Error> {
+        let name = name(shard);
+        let path = format!("{folder}/{name}");
+        fs::replace(folder, &name, self.encode().as_bytes()).await.map_err(Error::io(&path, "replace"))
+    }
+
+    pub async fn remove(folder: &str, shard: u32) -> Result<(), Error> {
+        let path = format!("{folder}/{}", name(shard));
+        match fs::remove(&path).await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&path, "remove")(error)),
+            _ => fs::sync_dir(folder).await.map_err(Error::io(folder, "sync folder")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_damage() {
+        let position = Position { segment: 12, offset: 99 };
+        let manifest = Manifest { flushed_upto: position, next: 7, generations: vec![3, 6] };
+        let text = manifest.encode();
+        assert_eq!(Manifest::decode(&text), Some(manifest));
+        for at in 0..text.len() {
+            let mut damaged = text.clone().into_bytes();
+            damaged[at] ^= 1;
+            let damaged = String::from_utf8(damaged).unwrap();
+            assert_eq!(Manifest::decode(&damaged), None, "{damaged}");
+        }
+        assert_eq!(Manifest::decode(""), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! The bloom filter of `Filter.db`: which keys an SSTable does not have.
+//!
+//! Bits and hashes as `BloomFilter` of Apache Cassandra since 3.0; the file in the form before `na`, words of eight
+//! bytes with the highest byte first (`OffHeapBitSet.serializeOldBfFormat`).
+
+use types::token::murmur3_x64_128;
+
+use crate::data::codec::Reader;
+
+/// Cassandra adds this many bits to every filter (`FilterFactory.BITSET_EXCESS`).
+const EXCESS_BITS: u64 = 20;
+/// More bits a key gain nothing that is worth their memory (`BloomCalculations` stops there too).
+const BITS_PER_KEY_MAX: u64 = 20;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BloomFilter {
+    hashes: u32,
+    bits: Vec<u8>,
+}
+
+/// The hash of a key, to be computed once for all filters.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyHash(i64, i64);
+
+impl KeyHash {
+    pub fn of(key: &[u8]) -> Self {
+        let (first, second) = murmur3_x64_128(key);
+        Self(first, second)
+    }
+}
+
+/// Bits a key and hashes for a false positive chance: with b bits a key and the best number of hashes, b ln 2, the
+/// chance is 0.6185^b. By multiplication alone, so that it is the same on every processor.
+fn shape(false_positives: f64) -> (u64, u32) {
+    let (mut bits, mut chance) = (1, 0.6185);
+    while chance > false_positives && bits < BITS_PER_KEY_MAX {
+        bits += 1;
+        chance *= 0.6185;
+    }
+    (bits, ((bits * 69_315 + 50_000) / 100_000).max(1) as u32)
+}
+
+impl BloomFilter {
+    pub fn new(keys: u64, false_positives: f64) -> Self {
+        let (bits, hashes) = shape(false_positives);
+        let words = (keys * bits + EXCESS_BITS).div_ceil(64);
+        Self { hashes, bits: vec![0; words as usize * 8] }
+    }
+
+    fn indices(&self, hash: KeyHash) -> impl Iterator<Item = usize> + use<> {
+        let capacity = self.bits.len() as i64 * 8;
+        let mut base = hash.1;
+        (0..self.hashes).map(move |_| {
+            let index = (base % capacity).unsigned_abs() as usize;
+            base = base.wrapping_add(hash.0);
+            index
+        })
+    }
+
+    pub fn insert(&mut self, hash: KeyHash) {
+        for index in self.indices(hash) {
+            self.bits[index / 8] |= 1 << (index % 8);
+        }
+    }
+
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        self.indices(hash).all(|index| self.bits[index / 8] & (1 << (index % 8)) != 0)
+    }
+
+    pub fn len_bytes(&self) -> usize {
+        self.bits.len()
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8 + self.bits.len());
+        out.extend_from_slice(&self.hashes.to_be_bytes());
+        out.extend_from_slice(&(self.bits.len() as u32 / 8).to_be_bytes());
+        for word in self.bits.chunks_exact(8) {
+            out.extend(word.iter().rev());
+        }
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let hashes = reader.u32("hashes").ok()?;
+        let words = reader.u32("words").ok()? as usize;
+        let sound = (1..=64).contains(&hashes) && words > 0 && reader.rest.len() == words.checked_mul(8)?;
+        sound
+            .then(|| Self { hashes, bits: reader.rest.chunks_exact(8).flat_map(|w| w.iter().rev().copied()).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(shape(0.01), (10, 7));
+        assert_eq!(shape(0.1), (5, 3));
+        assert_eq!(shape(0.0), (20, 14));
+        assert_eq!(shape(1.0), (1, 1));
+    }
+
+    #[test]
+    fn no_false_negatives_and_few_false_positives() {
+        let hash = |n: u64| KeyHash::of(&n.to_be_bytes());
+        let mut filter = BloomFilter::new(10_000, 0.01);
+        (0..10_000).for_each(|n| filter.insert(hash(n)));
+        let filter = BloomFilter::decode(&filter.encode()).unwrap();
+        assert!((0..10_000).all(|n| filter.may_contain(hash(n))));
+        let wrong = (10_000..110_000).filter(|n| filter.may_contain(hash(*n))).count();
+        assert!((500..1500).contains(&wrong), "{wrong} of 100000");
+        assert_eq!(BloomFilter::decode(&filter.encode()[..20]), None);
+    }
+}

@@ -1,0 +1,324 @@
+//! `Statistics.db`: what an SSTable holds, in figures, and its serialization header.
+//!
+//! As `MetadataSerializer`, `ValidationMetadata`, `CompactionMetadata`, `StatsMetadata` and `MetadataCollector` of Apache
+//! Cassandra for version `me`: no checksums inside, legacy clustering bounds, an originating host id (absent).
+
+use std::collections::BTreeMap;
+
+use types::TableDef;
+
+use super::header::Header;
+use crate::data::codec::Reader;
+use crate::data::{Position, compare_positions};
+use crate::{Cell, Clustering, DeletionTime, NEVER_S, Partition, Row};
+
+const VALIDATION: u32 = 0;
+const COMPACTION: u32 = 1;
+const STATS: u32 = 2;
+const HEADER: u32 = 3;
+
+const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
+/// Bins of the tombstone histogram (`SSTable.TOMBSTONE_HISTOGRAM_BIN_SIZE`).
+const BINS_MAX: usize = 100;
+
+/// An empty HyperLogLog++ (p 13, sp 25, sparse) as stream-lib writes it: version -2, p, sp, format 1, no entries.
+const NO_CARDINALITY: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFE, 13, 25, 1, 0];
+
+/// Counts by size classes that grow by a fifth: `EstimatedHistogram`.
+struct Histogram {
+    offsets: Vec<u64>,
+    buckets: Vec<u64>,
+}
+
+impl Histogram {
+    fn new(classes: usize) -> Self {
+        let mut offsets = vec![1u64];
+        while offsets.len() < classes {
+            let last = offsets[offsets.len() - 1];
+            // Half up, as Java's Math.round does.
+            let next = (last as f64 * 1.2 + 0.5).floor() as u64;
+            offsets.push(next.max(last + 1));
+        }
+        Self { buckets: vec![0; classes + 1], offsets }
+    }
+
+    fn add(&mut self, n: u64) {
+        let class = self.offsets.partition_point(|offset| *offset < n);
+        self.buckets[class] += 1;
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.buckets.len() as u32).to_be_bytes());
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            out.extend_from_slice(&self.offsets[at.saturating_sub(1)].to_be_bytes());
+            out.extend_from_slice(&bucket.to_be_bytes());
+        }
+    }
+}
+
+/// Tombstones by when they were made, in at most 100 bins of growing width.
+struct TombstoneTimes {
+    bins: BTreeMap<u32, u64>,
+    width_s: u32,
+}
+
+impl TombstoneTimes {
+    fn add(&mut self, local_s: u32, count: u64) {
+        *self.bins.entry(local_s / self.width_s * self.width_s).or_default() += count;
+        while self.bins.len() > BINS_MAX {
+            self.width_s *= 2;
+            for (at, count) in std::mem::take(&mut self.bins) {
+                *self.bins.entry(at / self.width_s * self.width_s).or_default() += count;
+            }
+        }
+    }
+}
+
+/// Gathers the figures while partitions are written.
+pub(super) struct Collector {
+    partition_sizes: Histogram,
+    cells_per_partition: Histogram,
+    min_timestamp: i64,
+    max_timestamp: i64,
+    min_local_deletion_s: u32,
+    max_local_deletion_s: u32,
+    min_ttl_s: u32,
+    max_ttl_s: u32,
+    tombstones: TombstoneTimes,
+    /// Least and greatest row; `None` inside once ranges make it unknown.
+    clusterings: Option<(Clustering, Clustering)>,
+    unbounded: bool,
+    cells: u64,
+    rows: u64,
+    pub partitions: u64,
+}
+
+impl Collector {
+    pub fn new() -> Self {
+        Self {
+            partition_sizes: Histogram::new(155),
+            cells_per_partition: Histogram::new(118),
+            min_timestamp: i64::MAX,
+            max_timestamp: i64::MIN,
+            min_local_deletion_s: NEVER_S,
+            max_local_deletion_s: 0,
+            min_ttl_s: u32::MAX,
+            max_ttl_s: 0,
+            tombstones: TombstoneTimes { bins: BTreeMap::new(), width_s: 1 },
+            clusterings: None,
+            unbounded: false,
+            cells: 0,
+            rows: 0,
+            partitions: 0,
+        }
+    }
+
+    fn time(&mut self, timestamp: i64, ttl_s: u32, local_deletion_s: u32) {
+        self.min_timestamp = self.min_timestamp.min(timestamp);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        self.min_local_deletion_s = self.min_local_deletion_s.min(local_deletion_s);
+        self.max_local_deletion_s = self.max_local_deletion_s.max(local_deletion_s);
+        self.min_ttl_s = self.min_ttl_s.min(ttl_s);
+        self.max_ttl_s = self.max_ttl_s.max(ttl_s);
+        if local_deletion_s != NEVER_S {
+            self.tombstones.add(local_deletion_s, 1);
+        }
+    }
+
+    fn deletion(&mut self, deletion: DeletionTime) {
+        self.time(deletion.timestamp, 0, deletion.local_s);
+    }
+
+    fn row(&mut self, row: &Row) {
+        if let Some(marker) = row.marker {
+            self.time(marker.timestamp, marker.ttl_s, marker.local_deletion_s);
+        }
+        if let Some(deletion) = row.deletion {
+            self.deletion(deletion);
+        }
+        for (_, Cell { timestamp, ttl_s, local_deletion_s, .. }) in &row.cells {
+            self.time(*timestamp, *ttl_s, *local_deletion_s);
+        }
+    }
+
+    pub fn add(&mut self, partition: &Partition, size: u64, table: &TableDef) {
+        self.partitions += 1;
+        self.partition_sizes.add(size);
+        if let Some(deletion) = partition.deletion {
+            self.deletion(deletion);
+        }
+        for tombstone in &partition.range_tombstones {
+            self.deletion(tombstone.deletion);
+            self.unbounded = true;
+        }
+        let mut cells = 0;
+        for row in partition.static_row.iter().chain(&partition.rows) {
+            self.row(row);
+            cells += row.cells.len() as u64;
+        }
+        self.rows += partition.rows.len() as u64;
+        self.cells += cells;
+        self.cells_per_partition.add(cells);
+        if let (Some(first), Some(last)) = (partition.rows.first(), partition.rows.last())
+            && !table.clustering.is_empty()
+        {
+            let order = |a: &Clustering, b: &Clustering| {
+                compare_positions(table, Position::row(a.as_bytes()), Position::row(b.as_bytes()))
+            };
+            let (least, greatest) =
+                self.clusterings.get_or_insert_with(|| (first.clustering.clone(), last.clustering.clone()));
+            if order(&first.clustering, least).is_lt() {
+                // A copy, so that a partition's memory is not kept for its clustering.
+                *least = Clustering(first.clustering.as_bytes().into());
+            }
+            if order(&last.clustering, greatest).is_gt() {
+                *greatest = Clustering(last.clustering.as_bytes().into());
+            }
+        }
+    }
+
+    pub fn encode(&self, header: &Header, bloom_fp_chance: f64) -> Vec<u8> {
+        let mut validation = Vec::new();
+        validation.extend_from_slice(&(PARTITIONER.len() as u16).to_be_bytes());
+        validation.extend_from_slice(PARTITIONER.as_bytes());
+        validation.extend_from_slice(&bloom_fp_chance.to_be_bytes());
+        let mut compaction = (NO_CARDINALITY.len() as u32).to_be_bytes().to_vec();
+        compaction.extend_from_slice(&NO_CARDINALITY);
+        let mut header_bytes = Vec::new();
+        header.write(&mut header_bytes);
+        let components =
+            [(VALIDATION, validation), (COMPACTION, compaction), (STATS, self.stats()), (HEADER, header_bytes)];
+
+        let mut out = (components.len() as u32).to_be_bytes().to_vec();
+        let mut position = 4 + 8 * components.len();
+        for (kind, bytes) in &components {
+            out.extend_from_slice(&kind.to_be_bytes());
+            out.extend_from_slice(&(position as u32).to_be_bytes());
+            position += bytes.len();
+        }
+        components.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+        out
+    }
+
+    fn stats(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let no_position = [&(-1i64).to_be_bytes()[..], &0u32.to_be_bytes()].concat();
+        let local = |local_s: u32| if local_s == NEVER_S { i32::MAX } else { local_s.min(i32::MAX as u32 - 1) as i32 };
+        self.partition_sizes.write(&mut out);
+        self.cells_per_partition.write(&mut out);
+        out.extend_from_slice(&no_position); // commit log upper bound: ours is in the manifest
+        out.extend_from_slice(&self.min_timestamp.to_be_bytes());
+        out.extend_from_slice(&self.max_timestamp.to_be_bytes());
+        out.extend_from_slice(&local(self.min_local_deletion_s).to_be_bytes());
+        out.extend_from_slice(&local(self.max_local_deletion_s).to_be_bytes());
+        let min_ttl_s = if self.min_ttl_s == u32::MAX { 0 } else { self.min_ttl_s };
+        out.extend_from_slice(&min_ttl_s.to_be_bytes());
+        out.extend_from_slice(&self.max_ttl_s.to_be_bytes());
+        out.extend_from_slice(&(-1f64).to_be_bytes()); // compression ratio: not compressed
+        out.extend_from_slice(&(self.tombstones.bins.len() as u32).to_be_bytes());
+        out.extend_from_slice(&(self.tombstones.bins.len() as u32).to_be_bytes());
+        for (local_s, count) in &self.tombstones.bins {
+            out.extend_from_slice(&f64::from(*local_s).to_be_bytes());
+            out.extend_from_slice(&count.to_be_bytes());
+        }
+        out.extend_from_slice(&0u32.to_be_bytes()); // level
+        out.extend_from_slice(&0u64.to_be_bytes()); // repaired at
+        let known = self.clusterings.as_ref().filter(|_| !self.unbounded);
+        for clustering in [known.map(|(least, _)| least), known.map(|(_, greatest)| greatest)] {
+            // No components: anything may be inside.
+            let components: Vec<&[u8]> = clustering.iter().flat_map(|clustering| clustering.components()).collect();
+            out.extend_from_slice(&(components.len() as u32).to_be_bytes());
+            for component in components {
+                out.extend_from_slice(&(component.len() as u16).to_be_bytes());
+                out.extend_from_slice(component);
+            }
+        }
+        out.push(0); // legacy counter shards
+        out.extend_from_slice(&self.cells.to_be_bytes());
+        out.extend_from_slice(&self.rows.to_be_bytes());
+        out.extend_from_slice(&no_position); // commit log lower bound
+        out.extend_from_slice(&0u32.to_be_bytes()); // commit log intervals
+        out.push(0); // originating host id
+        out
+    }
+}
+
+/// What compaction and reads need to know of an SSTable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Figures {
+    pub min_timestamp: i64,
+    pub max_timestamp: i64,
+    /// As far as the size classes tell when it was read from a file.
+    pub partitions: u64,
+}
+
+/// Reads a whole `Statistics.db`.
+pub(super) fn decode(bytes: &[u8], table: &TableDef) -> Result<(Header, Figures), String> {
+    let mut reader = Reader::new(bytes);
+    let text = |error: crate::Malformed| error.to_string();
+    let count = reader.u32("number of components").map_err(text)?;
+    let mut components: Vec<(u32, usize)> = Vec::new();
+    for _ in 0..count.min(16) {
+        let kind = reader.u32("component").map_err(text)?;
+        components.push((kind, reader.u32("component").map_err(text)? as usize));
+    }
+    let find = |wanted: u32| {
+        let at = components.iter().position(|(kind, _)| *kind == wanted);
+        let at = at.ok_or_else(|| format!("component {wanted} is missing"))?;
+        let end = components.get(at + 1).map_or(bytes.len(), |(_, end)| *end);
+        bytes.get(components[at].1..end).ok_or_else(|| format!("component {wanted} lies outside of the file"))
+    };
+    let header = Header::read(find(HEADER)?, table)?;
+    let mut stats = Reader::new(find(STATS)?);
+    let figures = read_figures(&mut stats).map_err(|error| format!("statistics: {error}"))?;
+    Ok((header, figures))
+}
+
+fn read_figures(reader: &mut Reader<'_>) -> Result<Figures, crate::Malformed> {
+    let mut partitions = 0;
+    for histogram in 0..2 {
+        for _ in 0..reader.u32("histogram")? {
+            reader.array::<8>("histogram")?;
+            let count = u64::from_be_bytes(reader.array("histogram")?);
+            partitions += if histogram == 0 { count } else { 0 };
+        }
+    }
+    reader.bytes(12, "commit log position")?;
+    let min_timestamp = i64::from_be_bytes(reader.array("timestamp")?);
+    let max_timestamp = i64::from_be_bytes(reader.array("timestamp")?);
+    Ok(Figures { min_timestamp, max_timestamp, partitions })
+}
+
+#[cfg(test)]
+mod tests {
+    use types::CqlType;
+
+    use super::super::header::EncodingStats;
+    use super::*;
+
+    #[test]
+    fn size_classes_are_cassandras() {
+        assert_eq!(Histogram::new(12).offsets, [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17]);
+        let mut histogram = Histogram::new(12);
+        [1, 9, 10, 11, 17, 18].iter().for_each(|n| histogram.add(*n));
+        assert_eq!(histogram.buckets, [1, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn figures_come_back() {
+        let table = TableDef::builder("k", "t").partition_key("p", CqlType::Int).regular("v", CqlType::Blob).build();
+        let mut collector = Collector::new();
+        for n in 0..1000u32 {
+            let row = Row { cells: vec![(0, Cell::tombstone(i64::from(n), n * 100))], ..Row::default() };
+            collector.add(&Partition { rows: vec![row], ..Partition::new(&n.to_be_bytes()) }, 100, &table);
+        }
+        assert!(collector.tombstones.bins.len() <= BINS_MAX);
+        let header = Header::of(&table, EncodingStats::NONE);
+        let bytes = collector.encode(&header, 0.01);
+        let expect = Figures { min_timestamp: 0, max_timestamp: 999, partitions: 1000 };
+        assert_eq!(decode(&bytes, &table).unwrap(), (header, expect));
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len], &table).is_err() || len > bytes.len() - 1);
+        }
+    }
+}

@@ -1,0 +1,599 @@
+//! Rows and range tombstone markers as they stand in `Data.db`.
+//!
+//! As `UnfilteredSerializer`, `Cell.Serializer`, `ClusteringPrefix.Serializer`, `ClusteringBoundOrBoundary.Serializer`,
+//! `Columns.Serializer.serializeSubset` and (for the partition) `DeletionTime.Serializer` of Apache Cassandra for
+//! formats before `oa`. Reading is on bytes that may end early: [`Parse::Incomplete`] then asks for more.
+
+use types::{CqlType, vint};
+
+use super::header::{Column, EncodingStats, Header};
+use crate::data::codec::Reader;
+use crate::data::write_component;
+use crate::{Bound, Bytes, Cell, Clustering, DeletionTime, Liveness, Malformed, NEVER_S, Row};
+
+const END_OF_PARTITION: u8 = 0x01;
+const IS_MARKER: u8 = 0x02;
+const HAS_TIMESTAMP: u8 = 0x04;
+const HAS_TTL: u8 = 0x08;
+const HAS_DELETION: u8 = 0x10;
+const HAS_ALL_COLUMNS: u8 = 0x20;
+const HAS_COMPLEX_DELETION: u8 = 0x40;
+const EXTENSION: u8 = 0x80;
+const EXTENSION_STATIC: u8 = 0x01;
+
+const CELL_DELETED: u8 = 0x01;
+const CELL_EXPIRING: u8 = 0x02;
+const CELL_EMPTY: u8 = 0x04;
+const CELL_ROW_TIMESTAMP: u8 = 0x08;
+const CELL_ROW_TTL: u8 = 0x10;
+
+/// `ClusteringPrefix.Kind` by ordinal.
+const EXCL_END: u8 = 0;
+const INCL_START: u8 = 1;
+const EXCL_END_INCL_START: u8 = 2;
+const INCL_END_EXCL_START: u8 = 5;
+const INCL_END: u8 = 6;
+const EXCL_START: u8 = 7;
+
+/// The largest local deletion time of a format whose seconds are signed 32-bit numbers.
+const LOCAL_DELETION_MAX: u32 = i32::MAX as u32 - 1;
+
+/// Why nothing was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Parse {
+    /// The bytes end before the thing does.
+    Incomplete,
+    Malformed(&'static str),
+}
+
+impl From<Malformed> for Parse {
+    /// `Reader` fails where its bytes end.
+    fn from(_: Malformed) -> Self {
+        Parse::Incomplete
+    }
+}
+
+/// One end of a range tombstone, or the end of one and the start of the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub closes: Option<(Bound, DeletionTime)>,
+    pub opens: Option<(Bound, DeletionTime)>,
+}
+
+impl EncodingStats {
+    fn write_timestamp(&self, timestamp: i64, out: &mut Vec<u8>) {
+        vint::write_unsigned(timestamp.wrapping_sub(self.min_timestamp) as u64, out);
+    }
+
+    fn write_local_deletion(&self, local_s: u32, out: &mut Vec<u8>) {
+        let local_s = local_s.min(LOCAL_DELETION_MAX);
+        vint::write_unsigned((i64::from(local_s) - i64::from(self.min_local_deletion_s)) as u64, out);
+    }
+
+    fn write_ttl(&self, ttl_s: u32, out: &mut Vec<u8>) {
+        vint::write_unsigned((i64::from(ttl_s) - i64::from(self.min_ttl_s)) as u64, out);
+    }
+
+    fn write_deletion(&self, deletion: DeletionTime, out: &mut Vec<u8>) {
+        self.write_timestamp(deletion.timestamp, out);
+        self.write_local_deletion(deletion.local_s, out);
+    }
+
+    fn timestamp(&self, reader: &mut Reader<'_>) -> Result<i64, Parse> {
+        Ok(self.min_timestamp.wrapping_add(reader.vint("timestamp")? as i64))
+    }
+
+    fn local_deletion(&self, reader: &mut Reader<'_>) -> Result<u32, Parse> {
+        let local_s = i64::from(self.min_local_deletion_s).wrapping_add(reader.vint("deletion time")? as i64);
+        u32::try_from(local_s).map_err(|_| Parse::Malformed("a local deletion time out of range"))
+    }
+
+    fn ttl(&self, reader: &mut Reader<'_>) -> Result<u32, Parse> {
+        let ttl_s = i64::from(self.min_ttl_s).wrapping_add(reader.vint("time to live")? as i64);
+        u32::try_from(ttl_s).ok().filter(|ttl_s| *ttl_s > 0).ok_or(Parse::Malformed("a time to live out of range"))
+    }
+
+    fn deletion(&self, reader: &mut Reader<'_>) -> Result<DeletionTime, Parse> {
+        Ok(DeletionTime { timestamp: self.timestamp(reader)?, local_s: self.local_deletion(reader)? })
+    }
+}
+
+fn write_value(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
+    match ty.fixed_len() {
+        Some(len) => debug_assert_eq!(value.len(), len, "checked when the mutation was applied"),
+        None => vint::write_unsigned(value.len() as u64, out),
+    }
+    out.extend_from_slice(value);
+}
+
+fn read_value<'a>(ty: &CqlType, reader: &mut Reader<'a>) -> Result<&'a [u8], Parse> {
+    match ty.fixed_len() {
+        Some(len) => Ok(reader.bytes(len, "value")?),
+        None => Ok(reader.string("value")?),
+    }
+}
+
+/// Components in groups of 32, each group behind two bits a component: empty, null.
+fn write_clustering(types: &[CqlType], clustering: &Clustering, out: &mut Vec<u8>) {
+    let components: Vec<&[u8]> = clustering.components().collect();
+    for (components, types) in components.chunks(32).zip(types.chunks(32)) {
+        let empty = |(at, component): (usize, &&[u8])| if component.is_empty() { 1u64 << (at * 2) } else { 0 };
+        vint::write_unsigned(components.iter().enumerate().map(empty).sum(), out);
+        for (component, ty) in components.iter().zip(types) {
+            if !component.is_empty() {
+                write_value(ty, component, out);
+            }
+        }
+    }
+}
+
+fn read_clustering(types: &[CqlType], count: usize, reader: &mut Reader<'_>) -> Result<Clustering, Parse> {
+    if count == 0 {
+        return Ok(Clustering::empty());
+    }
+    if count > types.len() {
+        return Err(Parse::Malformed("more clustering components than columns"));
+    }
+    let mut out = Vec::with_capacity(count * 9);
+    for types in types[..count].chunks(32) {
+        let header = reader.vint("clustering")?;
+        for (at, ty) in types.iter().enumerate() {
+            // A null component, as only compact tables have, is read as an empty one.
+            if header >> (at * 2) & 3 == 0 {
+                write_component(read_value(ty, reader)?, &mut out);
+            } else {
+                write_component(&[], &mut out);
+            }
+        }
+    }
+    Ok(Clustering(out.into()))
+}
+
+/// Key, deletion.
+pub(super) fn write_partition_head(key: &[u8], deletion: Option<DeletionTime>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+    out.extend_from_slice(key);
+    let (local_s, timestamp) = match deletion {
+        Some(deletion) => (deletion.local_s.min(LOCAL_DELETION_MAX) as i32, deletion.timestamp),
+        None => (i32::MAX, i64::MIN),
+    };
+    out.extend_from_slice(&local_s.to_be_bytes());
+    out.extend_from_slice(&timestamp.to_be_bytes());
+}
+
+pub(super) fn read_partition_head<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], Option<DeletionTime>), Parse> {
+    let len = u16::from_be_bytes(reader.array("key length")?);
+    let key = reader.bytes(usize::from(len), "key")?;
+    let local_s = i32::from_be_bytes(reader.array("deletion")?);
+    let timestamp = i64::from_be_bytes(reader.array("deletion")?);
+    if (local_s, timestamp) == (i32::MAX, i64::MIN) {
+        return Ok((key, None));
+    }
+    let local_s = u32::try_from(local_s).map_err(|_| Parse::Malformed("a partition's deletion time is negative"))?;
+    Ok((key, Some(DeletionTime { timestamp, local_s })))
+}
+
+pub(super) fn write_partition_end(out: &mut Vec<u8>) {
+    out.push(END_OF_PARTITION);
+}
+
+/// `previous` is the size of the unfiltered before it in the partition, 0 for the first and the static row. `body` is
+/// memory to use.
+pub(super) fn write_row(
+    header: &Header,
+    row: &Row,
+    is_static: bool,
+    previous: u64,
+    body: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    let columns = if is_static { &header.statics } else { &header.regulars };
+    let mut flags = 0;
+    if let Some(marker) = row.marker {
+        flags |= HAS_TIMESTAMP | if marker.ttl_s == 0 { 0 } else { HAS_TTL };
+    }
+    if row.deletion.is_some() {
+        flags |= HAS_DELETION;
+    }
+    if row.cells.len() == columns.len() {
+        flags |= HAS_ALL_COLUMNS;
+    }
+    if is_static {
+        out.extend_from_slice(&[flags | EXTENSION, EXTENSION_STATIC]);
+    } else {
+        out.push(flags);
+        write_clustering(&header.clustering, &row.clustering, out);
+    }
+    body.clear();
+    let stats = &header.stats;
+    if let Some(marker) = row.marker {
+        stats.write_timestamp(marker.timestamp, body);
+        if marker.ttl_s != 0 {
+            stats.write_ttl(marker.ttl_s, body);
+            stats.write_local_deletion(marker.local_deletion_s, body);
+        }
+    }
+    if let Some(deletion) = row.deletion {
+        stats.write_deletion(deletion, body);
+    }
+    if flags & HAS_ALL_COLUMNS == 0 {
+        write_subset(row, columns.len(), body);
+    }
+    for (column, cell) in &row.cells {
+        write_cell(stats, &columns[usize::from(*column)], cell, row.marker, body);
+    }
+    vint::write_unsigned((body.len() + vint::unsigned_len(previous)) as u64, out);
+    vint::write_unsigned(previous, out);
+    out.extend_from_slice(body);
+}
+
+fn write_cell(stats: &EncodingStats, column: &Column, cell: &Cell, marker: Option<Liveness>, out: &mut Vec<u8>) {
+    let expiring = cell.value.is_some() && cell.ttl_s != 0;
+    let row_timestamp = marker.is_some_and(|marker| marker.timestamp == cell.timestamp);
+    let row_ttl =
+        expiring && marker.is_some_and(|m| (m.ttl_s, m.local_deletion_s) == (cell.ttl_s, cell.local_deletion_s));
+    let mut flags = 0;
+    if cell.value.is_none() {
+        flags |= CELL_DELETED;
+    }
+    if expiring {
+        flags |= CELL_EXPIRING;
+    }
+    if cell.value.as_ref().is_none_or(|value| value.is_empty()) {
+        flags |= CELL_EMPTY;
+    }
+    if row_timestamp {
+        flags |= CELL_ROW_TIMESTAMP;
+    }
+    if row_ttl {
+        flags |= CELL_ROW_TTL;
+    }
+    out.push(flags);
+    if !row_timestamp {
+        stats.write_timestamp(cell.timestamp, out);
+    }
+    if flags & (CELL_DELETED | CELL_EXPIRING) != 0 && !row_ttl {
+        stats.write_local_deletion(cell.local_deletion_s, out);
+    }
+    if expiring && !row_ttl {
+        stats.write_ttl(cell.ttl_s, out);
+    }
+    if let Some(value) = cell.value.as_deref().filter(|value| !value.is_empty()) {
+        write_value(&column.ty, value, out);
+    }
+}
+
+/// Which columns a row has: below 64 the bits of the missing ones, else their count and the shorter list.
+fn write_subset(row: &Row, columns: usize, out: &mut Vec<u8>) {
+    let present = |index: usize| row.cells.binary_search_by_key(&index, |(c, _)| usize::from(*c)).is_ok();
+    if columns < 64 {
+        let missing = (0..columns).filter(|&index| !present(index));
+        vint::write_unsigned(missing.map(|index| 1u64 << index).sum(), out);
+        return;
+    }
+    vint::write_unsigned((columns - row.cells.len()) as u64, out);
+    let listed = row.cells.len() < columns / 2;
+    for index in (0..columns).filter(|&index| present(index) == listed) {
+        vint::write_unsigned(index as u64, out);
+    }
+}
+
+fn read_subset(columns: usize, reader: &mut Reader<'_>) -> Result<Vec<usize>, Parse> {
+    let encoded = reader.vint("columns")?;
+    if columns < 64 {
+        if encoded >> columns != 0 {
+            return Err(Parse::Malformed("more columns than the header has"));
+        }
+        return Ok((0..columns).filter(|index| encoded >> index & 1 == 0).collect());
+    }
+    let missing = usize::try_from(encoded).ok().filter(|missing| *missing <= columns);
+    let present = columns - missing.ok_or(Parse::Malformed("more columns than the header has"))?;
+    let listed = present < columns / 2;
+    let mut list = Vec::new();
+    for _ in 0..if listed { present } else { columns - present } {
+        list.push(reader.vint("columns")? as usize);
+    }
+    if list.iter().any(|index| *index >= columns) || !list.is_sorted() {
+        return Err(Parse::Malformed("a column that the header does not have"));
+    }
+    if listed { Ok(list) } else { Ok((0..columns).filter(|index| list.binary_search(index).is_err()).collect()) }
+}
+
+pub(super) fn write_marker(header: &Header, marker: &Marker, previous: u64, body: &mut Vec<u8>, out: &mut Vec<u8>) {
+    let (kind, prefix) = match (&marker.closes, &marker.opens) {
+        // Where one ends and the next starts, they meet: an exclusive end and an inclusive start, or the reverse.
+        (Some((end, _)), Some(_)) => {
+            (if end.inclusive { INCL_END_EXCL_START } else { EXCL_END_INCL_START }, &end.prefix)
+        }
+        (Some((end, _)), None) => (if end.inclusive { INCL_END } else { EXCL_END }, &end.prefix),
+        (None, Some((start, _))) => (if start.inclusive { INCL_START } else { EXCL_START }, &start.prefix),
+        (None, None) => return,
+    };
+    out.extend_from_slice(&[IS_MARKER, kind]);
+    out.extend_from_slice(&(prefix.len() as u16).to_be_bytes());
+    write_clustering(&header.clustering, prefix, out);
+    body.clear();
+    for (_, deletion) in marker.closes.iter().chain(&marker.opens) {
+        header.stats.write_deletion(*deletion, body);
+    }
+    vint::write_unsigned((body.len() + vint::unsigned_len(previous)) as u64, out);
+    vint::write_unsigned(previous, out);
+    out.extend_from_slice(body);
+}
+
+/// The beginning of an unfiltered: enough to know whether it is wanted.
+pub(super) enum Head {
+    End,
+    Row { flags: u8, clustering: Clustering, is_static: bool },
+    Marker { kind: u8, prefix: Clustering },
+}
+
+/// Reads flags and clustering, and the size of the body, which follows in the reader.
+pub(super) fn read_head(header: &Header, reader: &mut Reader<'_>) -> Result<(Head, usize), Parse> {
+    let flags = reader.u8("flags")?;
+    if flags & END_OF_PARTITION != 0 {
+        return Ok((Head::End, 0));
+    }
+    let extended = if flags & EXTENSION != 0 { reader.u8("extended flags")? } else { 0 };
+    if flags & HAS_COMPLEX_DELETION != 0 || extended & !EXTENSION_STATIC != 0 {
+        return Err(Parse::Malformed("flags of collections or views, which are not supported"));
+    }
+    let is_static = extended & EXTENSION_STATIC != 0;
+    let head = if flags & IS_MARKER != 0 {
+        let kind = reader.u8("marker")?;
+        let count = u16::from_be_bytes(reader.array("marker")?);
+        Head::Marker { kind, prefix: read_clustering(&header.clustering, usize::from(count), reader)? }
+    } else {
+        let count = if is_static { 0 } else { header.clustering.len() };
+        Head::Row { flags, clustering: read_clustering(&header.clustering, count, reader)?, is_static }
+    };
+    let size = reader.vint("size")?;
+    let size = usize::try_from(size).map_err(|_| Parse::Malformed("a row's size"))?;
+    Ok((head, size))
+}
+
+/// The body of a row, all of which is in `body`; values share `whole`.
+pub(super) fn read_row_body(
+    header: &Header,
+    flags: u8,
+    is_static: bool,
+    clustering: Clustering,
+    body: &[u8],
+    whole: &Bytes,
+) -> Result<Row, Parse> {
+    let mut reader = Reader::new(body);
+    let row =
+        read_row_fields(header, flags, is_static, clustering, &mut reader, whole).map_err(|error| match error {
+            Parse::Incomplete => Parse::Malformed("a row ends before its last cell"),
+            malformed => malformed,
+        })?;
+    if reader.rest.is_empty() { Ok(row) } else { Err(Parse::Malformed("a row has bytes behind its last cell")) }
+}
+
+fn read_row_fields(
+    header: &Header,
+    flags: u8,
+    is_static: bool,
+    clustering: Clustering,
+    reader: &mut Reader<'_>,
+    whole: &Bytes,
+) -> Result<Row, Parse> {
+    let columns = if is_static { &header.statics } else { &header.regulars };
+    let stats = &header.stats;
+    reader.vint("previous size")?;
+    let mut row = Row::new(clustering);
+    if flags & HAS_TIMESTAMP != 0 {
+        let mut marker = Liveness::live(stats.timestamp(reader)?);
+        if flags & HAS_TTL != 0 {
+            marker.ttl_s = stats.ttl(reader)?;
+            marker.local_deletion_s = stats.local_deletion(reader)?;
+        }
+        row.marker = Some(marker);
+    }
+    if flags & HAS_DELETION != 0 {
+        row.deletion = Some(stats.deletion(reader)?);
+    }
+    let mut one = |column: &Column, reader: &mut Reader<'_>| -> Result<(), Parse> {
+        let cell = read_cell(stats, column, row.marker, reader, whole)?;
+        if let Some(index) = column.index {
+            row.cells.push((index, cell));
+        }
+        Ok(())
+    };
+    if flags & HAS_ALL_COLUMNS != 0 {
+        for column in columns {
+            one(column, reader)?;
+        }
+    } else {
+        for index in read_subset(columns.len(), reader)? {
+            one(&columns[index], reader)?;
+        }
+    }
+    Ok(row)
+}
+
+fn read_cell(
+    stats: &EncodingStats,
+    column: &Column,
+    marker: Option<Liveness>,
+    reader: &mut Reader<'_>,
+    whole: &Bytes,
+) -> Result<Cell, Parse> {
+    let no_marker = Parse::Malformed("a cell refers to a row marker that is not there");
+    let flags = reader.u8("cell flags")?;
+    let (deleted, expiring) = (flags & CELL_DELETED != 0, flags & CELL_EXPIRING != 0);
+    let timestamp =
+        if flags & CELL_ROW_TIMESTAMP != 0 { marker.ok_or(no_marker)?.timestamp } else { stats.timestamp(reader)? };
+    let (ttl_s, local_deletion_s) = if flags & CELL_ROW_TTL != 0 {
+        let marker = marker.ok_or(Parse::Malformed("a cell refers to a row marker that is not there"))?;
+        (marker.ttl_s, marker.local_deletion_s)
+    } else {
+        let local_deletion_s = if deleted || expiring { stats.local_deletion(reader)? } else { NEVER_S };
+        (if expiring { stats.ttl(reader)? } else { 0 }, local_deletion_s)
+    };
+    let value = if flags & CELL_EMPTY != 0 {
+        (!deleted).then(Bytes::default)
+    } else {
+        let value = read_value(&column.ty, reader)?;
+        if deleted {
+            return Err(Parse::Malformed("a tombstone with a value"));
+        }
+        let start = value.as_ptr() as usize - whole.as_ptr() as usize;
+        Some(whole.slice(start..start + value.len()))
+    };
+    Ok(Cell { timestamp, ttl_s, local_deletion_s, value })
+}
+
+pub(super) fn read_marker_body(header: &Header, kind: u8, prefix: Clustering, body: &[u8]) -> Result<Marker, Parse> {
+    let mut reader = Reader::new(body);
+    reader.vint("previous size").map_err(|_| Parse::Malformed("a marker without a body"))?;
+    let mut deletion = || {
+        header.stats.deletion(&mut reader).map_err(|error| match error {
+            Parse::Incomplete => Parse::Malformed("a marker ends before its deletion"),
+            malformed => malformed,
+        })
+    };
+    let bound = |inclusive| Bound { prefix: prefix.clone(), inclusive };
+    let marker = match kind {
+        EXCL_END | INCL_END => Marker { closes: Some((bound(kind == INCL_END), deletion()?)), opens: None },
+        INCL_START | EXCL_START => Marker { closes: None, opens: Some((bound(kind == INCL_START), deletion()?)) },
+        EXCL_END_INCL_START | INCL_END_EXCL_START => {
+            let end_inclusive = kind == INCL_END_EXCL_START;
+            let closes = Some((bound(end_inclusive), deletion()?));
+            Marker { closes, opens: Some((bound(!end_inclusive), deletion()?)) }
+        }
+        _ => return Err(Parse::Malformed("a marker of an unknown kind")),
+    };
+    if reader.rest.is_empty() { Ok(marker) } else { Err(Parse::Malformed("a marker with bytes left over")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::TableDef;
+
+    use super::*;
+
+    fn table(columns: usize) -> TableDef {
+        let mut def = TableDef::builder("k", "t")
+            .partition_key("p", CqlType::Int)
+            .clustering("a", CqlType::Int)
+            .clustering("b", CqlType::Text)
+            .static_column("s", CqlType::Text);
+        for n in 0..columns {
+            def = def.regular(&format!("c{n:03}"), if n % 2 == 0 { CqlType::Blob } else { CqlType::Int });
+        }
+        def.build()
+    }
+
+    fn header(table: &TableDef) -> Header {
+        Header::of(table, EncodingStats { min_timestamp: 10, min_local_deletion_s: 1_700_000_000, min_ttl_s: 5 })
+    }
+
+    fn check_row(columns: usize, row: &Row, is_static: bool) {
+        let header = header(&table(columns));
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        write_row(&header, row, is_static, 300, &mut body, &mut out);
+        let whole = Bytes::copy_from(&out);
+        let mut reader = Reader::new(&whole);
+        let (Head::Row { flags, clustering, is_static: found }, size) = read_head(&header, &mut reader).unwrap() else {
+            panic!("not a row");
+        };
+        assert_eq!((found, size), (is_static, reader.rest.len()));
+        let read = read_row_body(&header, flags, is_static, clustering, reader.rest, &whole).unwrap();
+        assert_eq!(&read, row);
+        for len in 0..out.len() - size {
+            assert_eq!(
+                read_head(&header, &mut Reader::new(&out[..len])).err(),
+                Some(Parse::Incomplete),
+                "cut at {len}"
+            );
+        }
+    }
+
+    fn sample(columns: &[u16]) -> Row {
+        let cell = |index: &u16| {
+            let value: &[u8] = if index % 2 == 0 { b"blob" } else { &[0, 0, 0, 7] };
+            let cell = match index % 5 {
+                0 => Cell::live(20, value),
+                1 => Cell::live(11, value),
+                2 => Cell { local_deletion_s: 1_700_000_060, ..Cell::expiring(20, 60, 0, value) },
+                3 => Cell { local_deletion_s: 1_700_000_099, ..Cell::expiring(3, 7, 0, value) },
+                _ => Cell::tombstone(20, 1_600_000_000),
+            };
+            (*index, cell)
+        };
+        Row { cells: columns.iter().map(cell).collect(), ..Row::new(Clustering::new([&[0, 0, 0, 1][..], b"text"])) }
+    }
+
+    #[test]
+    fn rows_come_back() {
+        check_row(3, &sample(&[]), false);
+        check_row(3, &sample(&[0, 2]), false);
+        let mut row = sample(&[0, 1, 2]);
+        row.marker = Some(Liveness { timestamp: 20, ttl_s: 60, local_deletion_s: 1_700_000_060 });
+        row.deletion = Some(DeletionTime { timestamp: -4, local_s: 1_700_000_001 });
+        check_row(3, &row, false);
+        row.clustering = Clustering::new([&[][..], b""]);
+        check_row(3, &row, false);
+        check_row(0, &Row { cells: vec![(0, Cell::live(12, b""))], ..Row::default() }, true);
+    }
+
+    #[test]
+    fn many_columns_are_listed() {
+        for columns in [63, 64, 70] {
+            let all: Vec<u16> = (0..columns as u16).collect();
+            check_row(columns, &sample(&all), false);
+            check_row(columns, &sample(&all[1..]), false);
+            check_row(columns, &sample(&[1, 5, 62]), false);
+            check_row(columns, &sample(&all[..columns / 2]), false);
+        }
+    }
+
+    #[test]
+    fn markers_come_back() {
+        let header = header(&table(1));
+        let prefix = Clustering::new([[0, 0, 0, 9]]);
+        let deletion = |timestamp| DeletionTime { timestamp, local_s: 1_700_000_007 };
+        let bound = |inclusive| Bound { prefix: prefix.clone(), inclusive };
+        for inclusive in [false, true] {
+            for marker in [
+                Marker { closes: Some((bound(inclusive), deletion(20))), opens: None },
+                Marker { closes: None, opens: Some((bound(inclusive), deletion(21))) },
+                Marker {
+                    closes: Some((bound(inclusive), deletion(22))),
+                    opens: Some((bound(!inclusive), deletion(23))),
+                },
+                Marker { closes: None, opens: Some((Bound::unbounded(), deletion(21))) },
+            ] {
+                let (mut body, mut out) = (Vec::new(), Vec::new());
+                write_marker(&header, &marker, 7, &mut body, &mut out);
+                let mut reader = Reader::new(&out);
+                let (Head::Marker { kind, prefix }, size) = read_head(&header, &mut reader).unwrap() else {
+                    panic!("not a marker");
+                };
+                assert_eq!(size, reader.rest.len());
+                assert_eq!(read_marker_body(&header, kind, prefix, reader.rest).unwrap(), marker);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_rows_do_not_panic() {
+        let header = header(&table(3));
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        write_row(&header, &sample(&[0, 1, 2]), false, 0, &mut body, &mut out);
+        for at in 0..out.len() {
+            for bit in 0..8 {
+                let mut damaged = out.clone();
+                damaged[at] ^= 1 << bit;
+                let whole = Bytes::copy_from(&damaged);
+                let mut reader = Reader::new(&whole);
+                if let Ok((Head::Row { flags, clustering, is_static }, size)) = read_head(&header, &mut reader)
+                    && let Some(body) = reader.rest.get(..size)
+                {
+                    let _ = read_row_body(&header, flags, is_static, clustering, body, &whole);
+                }
+            }
+        }
+    }
+}
