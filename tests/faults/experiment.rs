@@ -1,0 +1,195 @@
+//! Three nodes, RF 3, everything at QUORUM, the commit log in batch mode; while sessions write and read, one node
+//! after the other loses power (or its process) and comes back, and beside that one is cut off (or stands still).
+
+use std::cell::{Cell, RefCell};
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use server::{NodeConfig, Timeouts};
+use sim::faults::{Kind, Lane, Plan, Schedule};
+use sim::history::{History, Outcome};
+use sim::{Cluster, HostModel, Stream, World};
+use storage::SyncMode;
+
+use super::client::{Link, Trouble};
+use super::session::{Load, SCHEMA, Session};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+
+const NODES: usize = 3;
+/// On two hosts of their own.
+const SESSIONS: u32 = 8;
+
+/// The experiment's parts of the world's streams.
+const SESSION_PART: u64 = 7;
+
+/// What a seed's world leaves. Equal for equal seeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub history: History,
+    pub schedule: String,
+    /// What should have worked, and did not, though nothing was wrong any more.
+    pub complaints: Vec<String>,
+    pub schema_versions: Vec<Vec<u8>>,
+}
+
+/// Calls by how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub calls: usize,
+    pub done: usize,
+    pub refused: usize,
+    pub failed: usize,
+    pub unanswered: usize,
+}
+
+impl Record {
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for call in self.history.calls() {
+            tally.calls += 1;
+            match call.outcome() {
+                Some(Outcome::Written | Outcome::Read(_)) => tally.done += 1,
+                Some(Outcome::Refused(_)) => tally.refused += 1,
+                Some(Outcome::Failed(_)) => tally.failed += 1,
+                Some(Outcome::Unanswered(_)) | None => tally.unanswered += 1,
+            }
+        }
+        tally
+    }
+}
+
+fn template(skip_sync: bool) -> NodeConfig {
+    let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "/data");
+    config.sync = SyncMode::Batch;
+    // Small enough that the log goes through several segments in a run.
+    config.commitlog_segment_bytes = 256 << 10;
+    let ms = Duration::from_millis;
+    config.timeouts = Timeouts { read: ms(1000), write: ms(1000), schema: ms(2000), ..Timeouts::default() };
+    config.fault_skip_commitlog_sync = skip_sync;
+    config.nodes.iter_mut().for_each(|node| node.num_tokens = 16);
+    config
+}
+
+fn plan(cluster: &Cluster, clients: Vec<sim::HostId>) -> Plan {
+    let lane = |kinds: &[Kind]| Lane { kinds: kinds.to_vec(), gap_ns: 200 * MS..2500 * MS, lasts_ns: 50 * MS..4 * S };
+    Plan {
+        lanes: vec![
+            lane(&[Kind::PowerLoss, Kind::PowerLoss, Kind::PowerLoss, Kind::Kill]),
+            lane(&[Kind::Partition, Kind::Partition, Kind::Partition, Kind::Pause]),
+        ],
+        within_ns: 2 * S..18 * S,
+        nodes: cluster.hosts(),
+        clients,
+    }
+}
+
+/// Runs the experiment in `world`.
+pub fn run(world: &Rc<World>, skip_sync: bool) -> Record {
+    let models = (0..NODES).map(|_| HostModel::plain("node", 2)).collect();
+    let cluster = Cluster::boot(world, models, &template(skip_sync));
+    let clients: Vec<_> =
+        (101..=102u8).map(|last| world.add_host([10, 0, 0, last].into(), HostModel::plain("client", 1))).collect();
+    let mut complaints = Vec::new();
+    if !cluster.await_ready(world, S) {
+        complaints.push(format!("the nodes are not ready: {:?}", cluster.failures()));
+    }
+
+    let history = Rc::new(RefCell::new(History::default()));
+    let schedule = Schedule::draw(world, &plan(&cluster, clients.clone()));
+    let told = schedule.to_string();
+    let noted = history.clone();
+    schedule.install(world, move |at, text| noted.borrow_mut().note(at, text));
+
+    let load = Load {
+        registers: 16,
+        sessions: SESSIONS,
+        think_ns: 40 * MS,
+        until_ns: 20 * S,
+        verify_ns: 24 * S,
+        patience_until_ns: 60 * S,
+    };
+    let results: Rc<RefCell<Vec<Result<(), String>>>> = Rc::default();
+    let versions: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+    let is_created = Rc::new(Cell::new(false));
+    for (index, &host) in clients.iter().enumerate() {
+        let addrs = cluster.native_addrs();
+        let (history, results, created) = (history.clone(), results.clone(), is_created.clone());
+        let versions = versions.clone();
+        let world_of = world.clone();
+        world.boot(host, move |_| {
+            let (addrs, history, results) = (addrs.clone(), history.clone(), results.clone());
+            let (created, versions, world) = (created.clone(), versions.clone(), world_of.clone());
+            async move {
+                if index == 0 {
+                    create_schema(addrs[0]).await;
+                    created.set(true);
+                } else {
+                    while !created.get() {
+                        reactor::time::sleep(Duration::from_millis(10)).await;
+                    }
+                }
+                for number in (0..SESSIONS).filter(|number| *number as usize % 2 == index) {
+                    let random = world.random(Stream::Workload, &[SESSION_PART, u64::from(number)]);
+                    let mut session = Session::new(number, load, addrs.clone(), random, history.clone());
+                    let results = results.clone();
+                    drop(reactor::spawn(reactor::Group::Statement, "session", async move {
+                        session.run().await;
+                        let result = session.verify().await;
+                        results.borrow_mut().push(result);
+                    }));
+                }
+                if index == 0 {
+                    reactor::time::sleep(Duration::from_nanos(load.verify_ns - reactor::now())).await;
+                    for addr in addrs {
+                        versions.borrow_mut().push(schema_version(addr).await);
+                    }
+                }
+            }
+        });
+    }
+    let is_over = || results.borrow().len() == SESSIONS as usize && versions.borrow().len() == NODES;
+    if !world.run_until_true(load.patience_until_ns + 60 * S, is_over) {
+        complaints.push("the sessions did not come to an end".into());
+    }
+    complaints.extend(results.borrow().iter().filter_map(|result| result.clone().err()));
+    complaints.extend(cluster.failures().iter().map(ToString::to_string));
+    let versions = versions.borrow().clone();
+    if versions.iter().any(|version| *version != versions[0]) {
+        complaints.push(format!("the nodes do not agree on the schema: {versions:x?}"));
+    }
+    let history = history.borrow().clone();
+    Record { history, schedule: told, complaints, schema_versions: versions }
+}
+
+async fn create_schema(addr: std::net::SocketAddr) {
+    for statement in SCHEMA {
+        loop {
+            let attempt = async { Link::open(addr, &[]).await?.query(statement, |_| ()).await };
+            match attempt.await {
+                Ok(()) => break,
+                // Created by an attempt whose answer was lost.
+                Err(Trouble::Answered(error)) if error.message.contains("existing") => break,
+                Err(_) => reactor::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+}
+
+/// The node's schema version, or nothing when it does not say.
+async fn schema_version(addr: std::net::SocketAddr) -> Vec<u8> {
+    let attempt = async {
+        Link::open(addr, &[])
+            .await?
+            .query("SELECT schema_version FROM system.local", |response| match response {
+                cql::Response::Rows(rows) => {
+                    rows.iter().next().and_then(Result::ok).and_then(|r| r.cell(0).map(<[u8]>::to_vec))
+                }
+                _ => None,
+            })
+            .await
+    };
+    attempt.await.ok().flatten().unwrap_or_default()
+}
