@@ -63,6 +63,9 @@ pub(crate) struct Groups {
     runnable: Cell<u32>,
     /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
     floor_ns: Cell<u64>,
+    /// Not 0: what becomes runnable is held back under this ticket.
+    holding: Cell<u64>,
+    held: RefCell<Vec<(u64, Queued)>>,
 }
 
 impl Groups {
@@ -76,11 +79,32 @@ impl Groups {
             }),
             runnable: Cell::new(0),
             floor_ns: Cell::new(0),
+            holding: Cell::new(0),
+            held: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Holds back what becomes runnable from now on, until [`Groups::release`] of the ticket. 0 ends the holding.
+    pub(crate) fn hold(&self, ticket: u64) {
+        self.holding.set(ticket);
+    }
+
+    pub(crate) fn release(&self, ticket: u64) {
+        // One at a time: pushing must not meet a borrowed list.
+        while let Some(task) = {
+            let mut held = self.held.borrow_mut();
+            held.iter().position(|(under, _)| *under == ticket).map(|index| held.remove(index).1)
+        } {
+            self.push(task);
         }
     }
 
     #[inline]
     pub(crate) fn push(&self, task: Queued) {
+        if self.holding.get() != 0 {
+            self.held.borrow_mut().push((self.holding.get(), task));
+            return;
+        }
         let index = task.group() as usize;
         let group = &self.groups[index];
         if self.runnable.get() & (1 << index) == 0 {
@@ -138,6 +162,7 @@ impl Groups {
     }
 
     pub(crate) fn clear(&self) {
+        self.held.borrow_mut().clear();
         for group in &self.groups {
             group.queue.borrow_mut().clear();
         }

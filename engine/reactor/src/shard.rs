@@ -359,6 +359,20 @@ impl Shard {
         Ran { cpu_ns: last - began, more: self.has_work() }
     }
 
+    /// [`Shard::run`] on one of several processors that share this shard: what it makes runnable stays held under
+    /// `ticket`, which is not 0, until [`Shard::release`], when the run's end has come.
+    pub fn run_holding(&self, quantum_ns: u64, ticket: u64) -> Ran {
+        self.groups.hold(ticket);
+        let ran = self.run(quantum_ns);
+        self.groups.hold(0);
+        ran
+    }
+
+    /// Lets the tasks go that a run made runnable.
+    pub fn release(&self, ticket: u64) {
+        self.groups.release(ticket);
+    }
+
     /// Takes what other threads have left so far; not what they leave meanwhile, lest they keep the shard here.
     fn take_remote(&self) {
         if !self.remote.tasks.is_empty() {
@@ -487,5 +501,76 @@ impl Shard {
 impl Drop for Shard {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn remote() -> (Arc<Remote>, Arc<AtomicUsize>) {
+        let notified = Arc::new(AtomicUsize::new(0));
+        let count = notified.clone();
+        let notify = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
+        (Remote::new(notify), notified)
+    }
+
+    #[test]
+    fn what_came_before_keeps_the_shard_awake() {
+        let (remote, notified) = remote();
+        remote.push_message(Box::new(|| {}));
+        assert!(!remote.prepare_sleep());
+        assert_eq!(notified.load(Ordering::SeqCst), 0, "a shard that is awake costs no notification");
+        remote.push_message(Box::new(|| {}));
+        assert_eq!(notified.load(Ordering::SeqCst), 0, "it did not go to sleep");
+    }
+
+    #[test]
+    fn what_comes_after_notifies_once() {
+        let (remote, notified) = remote();
+        assert!(remote.prepare_sleep());
+        for _ in 0..3 {
+            remote.push_message(Box::new(|| {}));
+        }
+        assert_eq!(notified.load(Ordering::SeqCst), 1);
+        remote.end_sleep();
+        remote.wake();
+        assert_eq!(notified.load(Ordering::SeqCst), 1);
+    }
+
+    /// One thread leaves messages at any moment, the other sleeps whenever it may: a lost wake would hang.
+    #[test]
+    fn sleeping_and_leaving_messages_never_miss_each_other() {
+        const MESSAGES: usize = 20_000;
+        let (wake, woken) = std::sync::mpsc::channel();
+        let remote = Remote::new(move || wake.send(()).unwrap());
+        let left = remote.clone();
+        #[allow(clippy::disallowed_methods)] // the other side of the protocol is a thread
+        let sender = std::thread::spawn(move || {
+            let mut spins = 1u32;
+            for _ in 0..MESSAGES {
+                left.push_message(Box::new(|| {}));
+                spins = spins.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                for _ in 0..spins >> 24 {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        let mut taken = 0;
+        while taken < MESSAGES {
+            while remote.messages.pop().is_some() {
+                taken += 1;
+            }
+            if taken < MESSAGES && remote.prepare_sleep() {
+                woken.recv_timeout(std::time::Duration::from_secs(20)).expect("a wake was lost");
+                remote.end_sleep();
+                while woken.try_recv().is_ok() {}
+            }
+        }
+        sender.join().unwrap();
     }
 }

@@ -195,7 +195,10 @@ fn run<Fut: Future<Output = ()> + 'static>(
         turns(&shard, &ring, config, until)
     }));
     let task = shard.task_name();
-    let closed = catch_unwind(AssertUnwindSafe(|| shard.close()));
+    let closed = catch_unwind(AssertUnwindSafe(|| {
+        shard.close();
+        assert_eq!(shard.in_flight(), 0, "the kernel may still write into buffers that are about to be freed");
+    }));
     if closed.is_err() {
         ring.close(&shard); // buffers are freed below: whatever panicked, nothing may be in flight then
     }
