@@ -60,7 +60,7 @@ fn events() {
             world.run_until(200_000_000);
             world.polls()
         });
-        let cpu = (cpu_seconds() - began);
+        let cpu = cpu_seconds() - began;
         (outcome.events as f64 / cpu / 1e6, outcome.value as f64 / cpu / 1e6)
     });
     let (events, polls): (Vec<_>, Vec<_>) = rates.unzip();
@@ -83,7 +83,7 @@ async fn replica() {
             let mut buf = Buf::with_capacity(4096);
             loop {
                 buf.clear();
-                while buf.len() % 200 != 0 || buf.is_empty() {
+                while !buf.len().is_multiple_of(200) || buf.is_empty() {
                     let (result, returned) = connection.recv(buf).await;
                     buf = returned;
                     if !matches!(result, Ok(n) if n > 0) {

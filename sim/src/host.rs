@@ -10,6 +10,7 @@ use std::rc::Rc;
 use reactor::{Fd, Group, Remote, Shard, ShardConfig};
 
 use crate::disk::device::{Device, DiskCounters, SharedLimits};
+use crate::disk::page_cache::PageCache;
 use crate::disk::tree::{Errno, InodeId, Tree};
 use crate::kernel::event::{ConnectionId, Event, Side};
 use crate::model::HostModel;
@@ -124,6 +125,7 @@ pub(crate) struct Host {
     pub garbage: Cell<u64>,
     pub tree: RefCell<Tree>,
     pub devices: RefCell<Vec<Device>>,
+    pub page_cache: RefCell<PageCache>,
     pub volume_limits: RefCell<Option<SharedLimits>>,
     pub descriptors: RefCell<Descriptors>,
     pub nic: RefCell<Nic>,
@@ -153,6 +155,7 @@ impl Host {
             garbage: Cell::new(0),
             tree: RefCell::new(Tree::new(&mounts)),
             devices: RefCell::new(model.disks.iter().enumerate().map(device).collect()),
+            page_cache: RefCell::new(PageCache::new(model.page_cache_bytes)),
             volume_limits: RefCell::new(model.volume_caps.map(|(iops, bytes)| SharedLimits::new(iops, bytes))),
             descriptors: RefCell::new(Descriptors::default()),
             nic: RefCell::new(Nic::new(&model)),
@@ -270,6 +273,7 @@ impl World {
         match crash {
             Crash::Kill => host.state.set(State::NoProcess),
             Crash::PowerLoss => {
+                host.page_cache.borrow_mut().clear();
                 host.tree.borrow_mut().lose_power(self.now(), &mut self.fault_random());
                 self.silence_connections(id.0);
                 host.state.set(State::Off);
@@ -316,7 +320,11 @@ impl World {
     pub(crate) fn stop_host(&self, host: &Host, at: u64, ns: u64) {
         host.paused_ns.set(host.paused_ns.get() + ns);
         for seat in host.seats.borrow().iter() {
-            seat.cpu_free_at.set(seat.cpu_free_at.get().max(at + ns));
+            if seat.pool.is_some() {
+                self.stop_pool(seat, at, ns);
+            } else {
+                seat.cpu_free_at.set(seat.cpu_free_at.get().max(at + ns));
+            }
         }
     }
 

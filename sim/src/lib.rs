@@ -32,6 +32,7 @@ mod latency;
 mod model;
 mod nic;
 pub mod oracles;
+mod pool;
 mod random;
 pub mod scenario;
 mod seat;

@@ -55,6 +55,10 @@ pub struct HostModel {
     /// Network volumes' bytes also pass the NIC.
     pub volumes_share_nic: bool,
     pub pauses: Option<PauseModel>,
+    /// No file bypasses the page cache, whatever its flags say.
+    pub is_buffered: bool,
+    /// Memory for the page cache. 0: what is not in the process is on the disk.
+    pub page_cache_bytes: u64,
     /// The wall clock minus the world's, in ns.
     pub clock_skew_ns: i64,
     /// From a shard's message to its arrival on another shard.
@@ -81,6 +85,8 @@ impl HostModel {
             volume_caps: None,
             volumes_share_nic: false,
             pauses: None,
+            is_buffered: false,
+            page_cache_bytes: 0,
             clock_skew_ns: 0,
             cross_shard_ns: CROSS_SHARD_NS,
         }
@@ -121,6 +127,8 @@ impl HostModel {
                 let pause = Latency::from_sampler(&pauses.pause.sampler()?, 1);
                 Some(PauseModel { young_bytes: pauses.young.u64().max(1), pause })
             }),
+            is_buffered: system.io == hwprofiles::IoMode::Buffered,
+            page_cache_bytes: system.memory.as_ref().map_or(0, |memory| memory.plan(instance.ram.u64()).page_cache),
             clock_skew_ns: 0,
             cross_shard_ns: CROSS_SHARD_NS,
         }

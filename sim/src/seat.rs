@@ -17,6 +17,7 @@ use crate::disk::operations::FileOperation;
 use crate::disk::tree::Errno;
 use crate::host::Host;
 use crate::kernel::event::{ConnectionId, Event, SeatId, Side};
+use crate::pool::Pool;
 use crate::random::{Generator, Stream};
 use crate::world::World;
 
@@ -74,6 +75,8 @@ pub(crate) struct Seat {
     inbox: RefCell<VecDeque<Message>>,
     random: RefCell<Generator>,
     polls: Cell<u64>,
+    /// Present where the shard has several CPUs.
+    pub pool: Option<RefCell<Pool>>,
 }
 
 fn to_io(result: Result<u64, Errno>) -> io::Result<u64> {
@@ -104,6 +107,7 @@ impl Seat {
             inbox: RefCell::new(VecDeque::new()),
             random: RefCell::new(Generator::stream(world.seed(), Stream::Scheduling, &parts)),
             polls: Cell::new(0),
+            pool: (host.model.cpus_per_shard > 1).then(|| RefCell::new(Pool::new(host.model.cpus_per_shard))),
         })
     }
 
@@ -138,24 +142,46 @@ impl Seat {
         self.inbox.borrow_mut().push_back(message);
     }
 
+    /// Begins a run on one CPU of several: its clock starts at `now`.
+    pub fn begin_run(&self, now: u64) {
+        self.charged_before.set(self.charged_before.get() + self.charged.get());
+        self.base.set(now);
+        self.charged.set(0);
+    }
+
+    /// CPU used in the current run, in ns.
+    pub fn used_in_run_ns(&self) -> u64 {
+        self.charged.get() >> FRACTION_BITS
+    }
+
+    pub fn deliver_messages(&self, shard: &Shard) {
+        while let Some(message) = self.next_message() {
+            shard.deliver(message);
+        }
+    }
+
+    /// What was done at once when it was submitted in the run that ends now; delivered by whoever takes it.
+    pub fn take_done(&self) -> Vec<(SlotId, Result<u64, Errno>)> {
+        std::mem::take(&mut *self.done.borrow_mut())
+    }
+
+    pub fn return_done(&self, done: Vec<(SlotId, Result<u64, Errno>)>) {
+        self.done.borrow_mut().extend(done);
+    }
+
     fn next_message(&self) -> Option<Message> {
         self.inbox.borrow_mut().pop_front()
     }
 
     /// Runs the shard from the world's time on, for about `quantum_ns`. Gives the CPU used and whether more is to do.
     pub fn run(&self, shard: &Shard, now: u64, quantum_ns: u64) -> (u64, bool) {
-        self.charged_before.set(self.charged_before.get() + self.charged.get());
-        self.base.set(now);
-        self.charged.set(0);
+        self.begin_run(now);
         shard.fire_timers(now);
         loop {
-            while let Some(message) = self.next_message() {
-                shard.deliver(message);
-            }
-            let used = self.charged.get() >> FRACTION_BITS;
-            shard.run(quantum_ns.saturating_sub(used).max(1));
+            self.deliver_messages(shard);
+            shard.run(quantum_ns.saturating_sub(self.used_in_run_ns()).max(1));
             self.deliver_done(shard);
-            let used = self.charged.get() >> FRACTION_BITS;
+            let used = self.used_in_run_ns();
             let more = shard.has_work();
             if !more || used >= quantum_ns {
                 return (used, more);
@@ -315,6 +341,10 @@ impl Backend for Seat {
     }
 
     fn close(&self, shard: &Shard) {
+        if let Some(pool) = &self.pool {
+            let runs = pool.borrow_mut().take_all();
+            runs.into_iter().for_each(|run| self.return_done(run.done));
+        }
         self.deliver_done(shard);
         for (slot, waits) in self.unfinished() {
             match waits {

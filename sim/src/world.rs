@@ -167,6 +167,10 @@ impl World {
         &self.trace
     }
 
+    pub(crate) fn quantum_ns(&self) -> u64 {
+        self.settings.quantum_ns
+    }
+
     pub(crate) fn hashes_contents(&self) -> bool {
         self.settings.hash_contents
     }
@@ -244,7 +248,8 @@ impl World {
             return;
         }
         let free_at = seat.cpu_free_at.get();
-        if free_at <= self.now.get() {
+        // A pool finds out itself whether a CPU is free.
+        if free_at <= self.now.get() || seat.pool.is_some() {
             seat.is_ready.set(true);
             self.ready.borrow_mut().push_back(seat.id);
         } else {
@@ -274,7 +279,7 @@ impl World {
                     return self.arm_timer(&seat, due);
                 }
             }
-        } else if !is_run {
+        } else if !is_run && seat.pool.is_none() {
             return;
         }
         self.make_ready(&seat);
@@ -300,6 +305,14 @@ impl World {
                 continue; // resuming makes it ready again
             }
             let now = self.now.get();
+            if seat.pool.is_some() {
+                self.run_pool(&seat, &shard);
+                if !seat.is_armed.get() {
+                    seat.is_armed.set(shard.remote().prepare_sleep());
+                }
+                self.arm_timer(&seat, shard.next_timer());
+                continue;
+            }
             if seat.cpu_free_at.get() > now {
                 self.make_ready(&seat);
                 continue;

@@ -120,3 +120,74 @@ fn a_task_woken_by_the_experiment_runs() {
     });
     assert_eq!(outcome.value, [(1, 10), (2, 20), (3, 30)]);
 }
+
+/// How long `chains` chains of ten tasks, each waking the next after 100 us of work, take on a pool of `cpus`.
+fn chains_on_a_pool(chains: usize, cpus: usize) -> u64 {
+    sim::run(1, Settings::default(), |world| {
+        let mut model = model(1);
+        model.cpus_per_shard = cpus;
+        model.cpu.set(Work::MemtableInsert, 100_000.0, 0.0);
+        let host = world.add_host(ip(1), model);
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(host, move |_| {
+            let log = seen.clone();
+            async move {
+                for _ in 0..chains {
+                    let log = log.clone();
+                    drop(spawn(Group::Statement, "chain", async move {
+                        for _ in 0..10 {
+                            let link = async { charge(Work::MemtableInsert, 0) };
+                            spawn(Group::Statement, "link", link).await;
+                        }
+                        log.push(reactor::now());
+                    }));
+                }
+            }
+        });
+        world.run_until_idle();
+        let counters = world.host_counters(host);
+        let busy_ns = counters.shard_cpu_ns[0];
+        assert!((chains as u64 * MS..chains as u64 * MS * 12 / 10).contains(&busy_ns), "{counters:?}");
+        log.all().into_iter().max().unwrap()
+    })
+    .value
+}
+
+#[test]
+fn a_pool_does_as_much_at_once_as_it_has_processors() {
+    let near = |ns: u64, expect: u64| assert!((expect..expect * 12 / 10).contains(&ns), "{ns} for {expect}");
+    near(chains_on_a_pool(1, 8), MS); // a chain gains nothing
+    near(chains_on_a_pool(8, 8), MS);
+    near(chains_on_a_pool(16, 8), 2 * MS);
+    near(chains_on_a_pool(16, 2), 8 * MS);
+    near(chains_on_a_pool(4, 1), 4 * MS);
+}
+
+#[test]
+fn a_pool_stands_still_while_garbage_is_collected() {
+    let outcome = sim::run(1, Settings::default(), |world| {
+        let mut model = model(1);
+        model.cpus_per_shard = 4;
+        model.cpu.set_garbage(Work::MemtableInsert, 1000);
+        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS) });
+        let host = world.add_host(ip(1), model);
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(host, move |_| {
+            let log = seen.clone();
+            async move {
+                loop {
+                    charge(Work::MemtableInsert, 0);
+                    time::sleep(Duration::from_micros(90)).await;
+                    log.push(());
+                }
+            }
+        });
+        world.run_until(10 * S);
+        (world.host_counters(host).paused_ns / MS, log.all().len())
+    });
+    let (paused_ms, done) = outcome.value;
+    assert!((3_200..3_450).contains(&paused_ms), "{paused_ms}");
+    assert!((65_000..67_500).contains(&done), "{done}");
+}

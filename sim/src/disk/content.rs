@@ -33,6 +33,8 @@ pub struct Content {
     allocated: u64,
     /// Bytes written into the page cache and not yet handed to the device.
     cached: u64,
+    /// When the device will have finished those that were handed to it.
+    written_back_at: u64,
 }
 
 /// What to restore when a write does not survive.
@@ -68,8 +70,14 @@ impl Content {
         self.layout_changed
     }
 
-    pub fn add_cached(&mut self, bytes: u64) {
+    /// Gives the bytes that wait now.
+    pub fn add_cached(&mut self, bytes: u64) -> u64 {
         self.cached += bytes;
+        self.cached
+    }
+
+    pub fn written_back_at(&mut self) -> &mut u64 {
+        &mut self.written_back_at
     }
 
     pub fn take_cached(&mut self) -> u64 {

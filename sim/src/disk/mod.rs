@@ -5,4 +5,5 @@ pub mod content;
 pub mod device;
 pub mod model;
 pub(crate) mod operations;
+pub mod page_cache;
 pub mod tree;

@@ -2,8 +2,9 @@
 
 use reactor::{Buf, Op, Shard, SlotId};
 
-use super::content::SyncPoint;
+use super::content::{Content, SyncPoint};
 use super::device::Direction;
+use super::page_cache::PAGE_BYTES;
 use super::tree::{Errno, InodeId};
 use crate::host::{Crash, Descriptor, Host, State};
 use crate::seat::{Seat, Waits, join};
@@ -33,6 +34,11 @@ const NAME_CALL_NS: u64 = 8_000;
 /// Copying into or out of the page cache, assumed 5 GB/s behind 2 us.
 const CACHED_CALL_NS: u64 = 2_000;
 const CACHED_BYTES_PER_NS: u64 = 5;
+/// The kernel writes dirty pages back in pieces of about this size.
+const WRITE_BACK_BYTES: u64 = 1 << 20;
+/// Linux's `vm.dirty_ratio`, 20 % of the available memory; and what a host without a page cache worth the name has.
+const DIRTY_PART: f64 = 0.2;
+const DIRTY_BYTES_MIN: f64 = (16 << 20) as f64;
 /// A journal's transaction: one block.
 const JOURNAL_BYTES: u64 = 4096;
 
@@ -61,10 +67,10 @@ impl World {
                 let mut tree = host.tree.borrow_mut();
                 let present = tree.content(inode)?.size().saturating_sub(*offset).min(len);
                 tree.hold(inode);
-                let ends_at = match present {
-                    0 => at + CACHED_CALL_NS,
-                    present => self.serve_disk(host, at, tree.disk(inode), Direction::Read, present),
-                };
+                let (number, disk) = (tree.number(inode), tree.disk(inode));
+                drop(tree);
+                let direct = direct && !host.model.is_buffered;
+                let ends_at = self.time_read(host, at, number, disk, *offset, present, direct);
                 Ok((FileOperation::OnFile { inode, dsync: false }, ends_at))
             }
             Op::Write { fd, offset, skip } => {
@@ -80,13 +86,14 @@ impl World {
                     check_alignment(*offset, len, buf, *skip as usize)?;
                 }
                 let mut tree = host.tree.borrow_mut();
-                let disk = tree.disk(inode);
+                let (disk, number) = (tree.disk(inode), tree.number(inode));
                 let content = tree.content_mut(inode)?;
+                let direct = direct && !host.model.is_buffered;
                 let mut ends_at = if direct || dsync {
                     self.serve_disk(host, at, disk, Direction::Write, len)
                 } else {
-                    content.add_cached(len);
-                    at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS
+                    host.page_cache.borrow_mut().touch(number, *offset, len);
+                    self.time_cached_write(host, at, disk, content, len)
                 };
                 if dsync {
                     let grows = offset + len > content.size() || content.layout_changed();
@@ -105,9 +112,9 @@ impl World {
                 let point = content.sync_point();
                 let cached = content.take_cached();
                 let layout_changed = content.layout_changed();
-                let mut ends_at = at;
+                let mut ends_at = at.max(*content.written_back_at());
                 if cached > 0 {
-                    ends_at = self.serve_disk(host, at, disk, Direction::Write, cached);
+                    ends_at = ends_at.max(self.serve_disk(host, at, disk, Direction::Write, cached));
                 }
                 tree.hold(inode);
                 let ends_at = self.flush_disk(host, ends_at, disk, layout_changed);
@@ -130,6 +137,39 @@ impl World {
             }
             _ => Ok((FileOperation::OnPath, at + NAME_CALL_NS)),
         }
+    }
+
+    /// Through the page cache, where that has pages: the missing ones are read, as one request.
+    #[allow(clippy::too_many_arguments)] // a request's coordinates, all of them plain numbers
+    fn time_read(&self, host: &Host, at: u64, file: u64, disk: u32, offset: u64, len: u64, direct: bool) -> u64 {
+        if len == 0 {
+            return at + CACHED_CALL_NS;
+        }
+        if direct {
+            return self.serve_disk(host, at, disk, Direction::Read, len);
+        }
+        let missing = host.page_cache.borrow_mut().touch(file, offset, len) * PAGE_BYTES;
+        let copied_at = at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS;
+        match missing {
+            0 => copied_at,
+            missing => self.serve_disk(host, at, disk, Direction::Read, missing).max(copied_at),
+        }
+    }
+
+    /// A write into the page cache, which hands what has gathered to the device and does not wait for it, unless the
+    /// device is behind by as much as the kernel lets be dirty.
+    fn time_cached_write(&self, host: &Host, at: u64, disk: u32, content: &mut Content, len: u64) -> u64 {
+        let copied_at = at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS;
+        if content.add_cached(len) < WRITE_BACK_BYTES {
+            return copied_at;
+        }
+        let bytes = content.take_cached();
+        let ends_at = self.serve_disk(host, at, disk, Direction::Write, bytes);
+        let latest = content.written_back_at();
+        *latest = ends_at.max(*latest);
+        let bandwidth = host.devices.borrow()[disk as usize].model().write.bandwidth;
+        let dirty_bytes_max = (host.model.page_cache_bytes as f64 * DIRTY_PART).max(DIRTY_BYTES_MIN);
+        copied_at.max(latest.saturating_sub((dirty_bytes_max / bandwidth * 1e9) as u64))
     }
 
     fn serve_disk(&self, host: &Host, at: u64, disk: u32, direction: Direction, bytes: u64) -> u64 {

@@ -36,6 +36,8 @@ struct Inode {
     pending: u32,
     /// Index of the disk that holds it.
     disk: u32,
+    /// Never used again, unlike the inode's place in the table.
+    number: u64,
 }
 
 /// A name appears, disappears, or moves.
@@ -75,6 +77,7 @@ pub struct Tree {
     free: Vec<InodeId>,
     pending: VecDeque<Pending>,
     next: u64,
+    next_number: u64,
     /// Mount points, longest first, with the disk under each.
     mounts: Vec<(Vec<u8>, u32)>,
 }
@@ -82,10 +85,17 @@ pub struct Tree {
 impl Tree {
     /// `mounts`: the path under which each disk lies; "/" is disk 0's unless listed.
     pub fn new(mounts: &[(String, u32)]) -> Self {
-        let mut tree = Self { inodes: Vec::new(), free: Vec::new(), pending: VecDeque::new(), next: 0, mounts: vec![] };
+        let mut tree = Self {
+            inodes: Vec::new(),
+            free: Vec::new(),
+            pending: VecDeque::new(),
+            next: 0,
+            next_number: 1,
+            mounts: Vec::new(),
+        };
         tree.mounts = mounts.iter().map(|(path, disk)| (path.trim_end_matches('/').into(), *disk)).collect();
         tree.mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
-        let root = Inode { node: Node::Folder(BTreeMap::new()), links: 1, holds: 0, pending: 0, disk: 0 };
+        let root = Inode { node: Node::Folder(BTreeMap::new()), links: 1, holds: 0, pending: 0, disk: 0, number: 0 };
         tree.inodes.push(Some(root));
         for (path, disk) in mounts {
             let mut folder = ROOT;
@@ -139,6 +149,11 @@ impl Tree {
         self.inode(id).disk
     }
 
+    /// The file's number in the page cache.
+    pub fn number(&self, id: InodeId) -> u64 {
+        self.inode(id).number
+    }
+
     /// The disk that a path's file would lie on.
     pub fn disk_of_path(&self, path: &[u8]) -> u32 {
         let under = |mount: &[u8]| path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'));
@@ -179,7 +194,9 @@ impl Tree {
     }
 
     fn add(&mut self, folder: InodeId, name: &[u8], node: Node, disk: u32) -> InodeId {
-        let inode = Some(Inode { node, links: 1, holds: 0, pending: 0, disk });
+        let number = self.next_number;
+        self.next_number += 1;
+        let inode = Some(Inode { node, links: 1, holds: 0, pending: 0, disk, number });
         let id = match self.free.pop() {
             Some(id) => {
                 self.inodes[id as usize] = inode;

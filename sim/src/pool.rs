@@ -1,0 +1,107 @@
+//! One shard on several CPUs: a process with a pool of threads, of which any may take the next task.
+//!
+//! 1. A run occupies the CPU that is free first, from the world's time on; another run may begin at the same time while
+//!    a CPU is free. A run is one poll while CPUs idle, so that they share what there is to do; else a quantum.
+//! 2. What a run makes runnable, and what it finds done at once, takes effect when the run ends: a chain of tasks takes
+//!    the sum of its polls, however many CPUs idle beside it.
+//! 3. The engine's own state is touched at the run's beginning already. That is earlier than on hardware, by at most a
+//!    run's length.
+
+use reactor::{Shard, SlotId};
+
+use crate::disk::tree::Errno;
+use crate::kernel::event::Event;
+use crate::seat::Seat;
+use crate::world::World;
+
+/// A run whose CPU is busy until `ends_at`.
+pub(crate) struct PoolRun {
+    ends_at: u64,
+    ticket: u64,
+    pub done: Vec<(SlotId, Result<u64, Errno>)>,
+}
+
+pub(crate) struct Pool {
+    cpus: usize,
+    /// In no order; at most one for each CPU.
+    runs: Vec<PoolRun>,
+    next_ticket: u64,
+    /// No run begins before: the host stands still.
+    stopped_until: u64,
+}
+
+impl Pool {
+    pub fn new(cpus: usize) -> Self {
+        Self { cpus, runs: Vec::with_capacity(cpus), next_ticket: 1, stopped_until: 0 }
+    }
+
+    pub fn take_all(&mut self) -> Vec<PoolRun> {
+        std::mem::take(&mut self.runs)
+    }
+
+    /// The run that ended first of those that have ended.
+    fn take_ended(&mut self, now: u64) -> Option<PoolRun> {
+        let first = |(_, run): &(usize, &PoolRun)| (run.ends_at, run.ticket);
+        let (index, _) = self.runs.iter().enumerate().filter(|(_, run)| run.ends_at <= now).min_by_key(first)?;
+        Some(self.runs.swap_remove(index))
+    }
+}
+
+impl World {
+    /// Ends the runs whose time has come and begins others while there are CPUs and tasks.
+    pub(crate) fn run_pool(&self, seat: &Seat, shard: &Shard) {
+        let Some(pool) = &seat.pool else { return };
+        let now = self.now();
+        while let Some(run) = {
+            let mut pool = pool.borrow_mut();
+            pool.take_ended(now)
+        } {
+            seat.return_done(run.done);
+            seat.deliver_done(shard);
+            shard.release(run.ticket);
+        }
+        if pool.borrow().stopped_until > now {
+            return;
+        }
+        seat.begin_run(now);
+        shard.fire_timers(now);
+        seat.deliver_messages(shard);
+        seat.deliver_done(shard);
+        while shard.has_work() && pool.borrow().stopped_until <= now {
+            let (is_full, is_last, ticket) = {
+                let mut pool = pool.borrow_mut();
+                pool.next_ticket += 1;
+                (pool.runs.len() == pool.cpus, pool.runs.len() + 1 == pool.cpus, pool.next_ticket)
+            };
+            if is_full {
+                break;
+            }
+            seat.begin_run(now);
+            shard.run_holding(if is_last { self.quantum_ns() } else { 0 }, ticket);
+            let used_ns = seat.used_in_run_ns().max(1);
+            self.trace().note("cpu", used_ns);
+            let ends_at = now + used_ns;
+            pool.borrow_mut().runs.push(PoolRun { ends_at, ticket, done: seat.take_done() });
+            self.schedule(ends_at, Event::Run { seat: seat.id });
+            self.collect_garbage(&seat.host, now);
+        }
+        // Nothing runs between the runs: what others do to the shard now happens at the world's time.
+        seat.begin_run(now);
+    }
+
+    /// Runs under way end later, and none begins, for `ns` from `at` on.
+    pub(crate) fn stop_pool(&self, seat: &Seat, at: u64, ns: u64) {
+        let Some(pool) = &seat.pool else { return };
+        let mut pool = pool.borrow_mut();
+        pool.stopped_until = pool.stopped_until.max(at + ns);
+        // For the timers: none fires before.
+        seat.cpu_free_at.set(pool.stopped_until);
+        self.schedule(pool.stopped_until, Event::Run { seat: seat.id });
+        for run in &mut pool.runs {
+            if run.ends_at > at {
+                run.ends_at += ns;
+                self.schedule(run.ends_at, Event::Run { seat: seat.id });
+            }
+        }
+    }
+}
