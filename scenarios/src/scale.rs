@@ -6,7 +6,7 @@
 //! Three floors keep a scaled run meaningful, each a stated rule:
 //! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says more), after a warm-up of
 //!    at least 0.2 s, so that queues settle and percentiles have samples.
-//! 2. A Gaussian keeps a standard deviation of at least 2,000 partitions (or its own, if smaller): with fewer hot
+//! 2. A Gaussian keeps a standard deviation of at least 1,000 partitions (or its own, if smaller): with fewer hot
 //!    partitions than that, single shards would run hot in a way that the full-size experiment does not.
 //! 3. A range keeps at least 1,000 partitions, or its own number.
 
@@ -18,7 +18,7 @@ use crate::workload::Workload;
 
 const WARMUP_MIN_NS: u64 = 200_000_000;
 const WINDOW_MIN_NS: u64 = 1_000_000_000;
-const STDEV_MIN: f64 = 2_000.0;
+const STDEV_MIN: f64 = 1_000.0;
 const RANGE_MIN: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -148,7 +148,7 @@ mod tests {
         let Keys::Gaussian { from, to, mean, stdev } = thousandth().keys(full) else { panic!("still a Gaussian") };
         assert_eq!((from, to), (1, 810_774));
         assert!((mean - 405_387.5).abs() < 1.0, "{mean}");
-        assert_eq!(stdev, 2_000.0);
+        assert_eq!(stdev, 1_000.0);
         let disjoint = Keys::Sequence { from: 270_258_065, to: 540_516_128 };
         assert_eq!(thousandth().keys(disjoint), Keys::Sequence { from: 270_259, to: 540_516 });
     }

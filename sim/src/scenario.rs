@@ -106,7 +106,8 @@ impl<'a> Simulation<'a> {
         let servers = servers.collect();
         let loaders = (0..run.loader_nodes).map(|loader| {
             let name = format!("loader {}", loader + 1);
-            let model = HostModel::from_profiles(&name, &run.loader_instance, &run.loader_system, &[("/", &run.data_disk)]);
+            let model =
+                HostModel::from_profiles(&name, &run.loader_instance, &run.loader_system, &[("/", &run.data_disk)]);
             world.add_host(loader_ip(loader), model)
         });
         let loaders = loaders.collect();
@@ -130,7 +131,7 @@ impl<'a> Simulation<'a> {
         config.cluster_name = run.scenario.clone();
         config.nodes = (0..run.nodes).map(server_ip).map(cluster::NodeConfig::new).collect();
         config.commitlog_dir = COMMITLOG.into();
-        config.memtable_bytes = memory.memtable;
+        config.memtable_bytes = memory.memtable.max(MEMTABLE_MIN_BYTES * u64::from(run.shards().0));
         // The engine's block cache stands for the system's row cache and for the kernel's page cache.
         config.cache_bytes = memory.row_cache + memory.page_cache;
         config.compaction_small_bytes = run.scale.amount(config.compaction_small_bytes);
@@ -141,7 +142,6 @@ impl<'a> Simulation<'a> {
                     storage::SyncMode::Periodic { every: Duration::from_nanos(every.u64()) }
                 }
             };
-            // A segment holds a record of every kind even at the smallest scale.
             config.commitlog_segment_bytes = run.scale.amount(commitlog.segment.u64()).max(SEGMENT_MIN_BYTES);
             config.commitlog_bytes =
                 run.scale.amount(commitlog.total.u64()).max(4 * SEGMENT_MIN_BYTES * u64::from(run.shards().0));
@@ -168,7 +168,9 @@ impl<'a> Simulation<'a> {
 
     fn boot_loaders(&self) {
         let target = Rc::new(Target {
-            nodes: (0..self.run.nodes).map(|node| SocketAddr::new(server_ip(node), cluster::topology::NATIVE_PORT)).collect(),
+            nodes: (0..self.run.nodes)
+                .map(|node| SocketAddr::new(server_ip(node), cluster::topology::NATIVE_PORT))
+                .collect(),
             table: self.run.table(),
             connections_per_host: CONNECTIONS_PER_HOST,
             patience: PATIENCE,
@@ -321,7 +323,8 @@ impl<'a> Simulation<'a> {
         };
         add("server CPU", cpu(0, servers, server_cpus, "node"));
         add("loader CPU", cpu(servers, before.len(), loader_cpus, "loader"));
-        let disks = [("data disk", 0, Some(&self.run.data_disk)), ("commit log disk", 1, self.run.commitlog_disk.as_ref())];
+        let disks =
+            [("data disk", 0, Some(&self.run.data_disk)), ("commit log disk", 1, self.run.commitlog_disk.as_ref())];
         for (name, disk, profile) in disks {
             let Some(profile) = profile else { continue };
             let (mut iops, mut bandwidth) = (Vec::new(), Vec::new());
@@ -355,7 +358,10 @@ impl<'a> Simulation<'a> {
                 (from..to)
                     .map(|host| {
                         let rate = (bytes(&after[host]) - bytes(&before[host])) as f64 / seconds;
-                        (format!("{} {}", if kind == "server" { "node" } else { "loader" }, host - from + 1), rate / limit)
+                        (
+                            format!("{} {}", if kind == "server" { "node" } else { "loader" }, host - from + 1),
+                            rate / limit,
+                        )
                     })
                     .collect()
             };
@@ -366,8 +372,10 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Segments smaller than this would hold less than one large batch.
-const SEGMENT_MIN_BYTES: u64 = 64 << 10;
+/// Floors of what is scaled. A flush, and a new segment, take a number of disk operations whatever their size, at
+/// latencies that are not scaled: below these sizes a scaled run would wait for those alone.
+const SEGMENT_MIN_BYTES: u64 = 1 << 20;
+const MEMTABLE_MIN_BYTES: u64 = 4 << 20;
 
 fn summary(name: &str, uses: Vec<(String, f64)>) -> Option<Resource> {
     let mean = uses.iter().map(|(_, used)| used).sum::<f64>() / uses.len().max(1) as f64;

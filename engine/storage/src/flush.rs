@@ -122,6 +122,8 @@ impl Storage {
             wanted.then(|| (now.iter().cloned().chain(sstable.clone()).collect(), upto))
         });
         if published.await? {
+            // In the turn in which the new file became visible: see `RowCache`.
+            self.forget_rows(table, &memtable.borrow());
             add(&table.counts.flushes, 1);
         } else if let Some(sstable) = sstable {
             sstable.remove().await?;

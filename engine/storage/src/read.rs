@@ -4,12 +4,14 @@
 //! to the nearest end of a source that has more; when enough live rows lie there, the rest is never read.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use reactor::Work;
 use types::{TableDef, Token};
 
 use crate::data::{Position, behind, compare_positions};
 use crate::memtable::{Memtable, Part};
+use crate::row_cache::{PARTITION_MAX_BYTES, RowCache};
 use crate::sstable::{KeyHash, PartitionCursor};
 use crate::table::{SharedMemtable, Table, add};
 use crate::{Bound, Bytes, Clustering, Error, Partition, Slice};
@@ -21,6 +23,8 @@ const ROWS_FIRST: usize = 128;
 pub(crate) enum Source {
     Memtable(SharedMemtable),
     Sstable(Box<PartitionCursor>),
+    /// All that the SSTables have of it.
+    Cached(Rc<Partition>),
 }
 
 pub(crate) struct PartitionRead<'a> {
@@ -42,15 +46,26 @@ struct Progress {
 
 impl PartitionRead<'_> {
     /// The memtables, and those SSTables that have the partition.
-    pub async fn sources(&self, table: &Table) -> Result<Vec<Source>, Error> {
+    ///
+    /// With a row cache a small partition is read from the files whole, and kept there. Scans go without: they would
+    /// only push out what is read again.
+    pub async fn sources(&self, table: &Table, rows: Option<&RowCache>) -> Result<Vec<Source>, Error> {
         // A snapshot: what is flushed or compacted meanwhile stays readable in its old place.
         let mut sources: Vec<Source> = table.memtables().into_iter().map(Source::Memtable).collect();
         let sstables = table.sstables.borrow().clone();
         if sstables.is_empty() {
             return Ok(sources);
         }
+        let (name, version) = (table.rows_name.get(), table.version.get());
+        let key = Bytes::copy_from(self.key);
+        if let Some(cached) = rows.and_then(|rows| rows.get(name, &key)) {
+            sources.push(Source::Cached(cached));
+            return Ok(sources);
+        }
         let hash = KeyHash::of(self.key);
         let mut asked = 0;
+        let mut cursors = Vec::new();
+        let mut bytes = 0;
         for sstable in sstables.into_iter().rev() {
             reactor::charge(Work::BloomProbe, 1);
             if !sstable.may_contain(self.token, hash) {
@@ -60,14 +75,26 @@ impl PartitionRead<'_> {
             asked += 1;
             match sstable.find(self.token, self.key).await? {
                 Some(place) => {
-                    let cursor = PartitionCursor::new(sstable, Bytes::copy_from(self.key), place);
-                    sources.push(Source::Sstable(Box::new(cursor)));
+                    bytes += place.1.unwrap_or_else(|| sstable.data_bytes()).saturating_sub(place.0);
+                    let cursor = PartitionCursor::new(sstable, key.clone(), place);
+                    cursors.push(Source::Sstable(Box::new(cursor)));
                 }
                 None => add(&table.counts.bloom_false_positives, 1),
             }
         }
-        let histogram = &mut *table.counts.sstables_per_read.borrow_mut();
-        histogram[asked.min(histogram.len() - 1)] += 1;
+        table.counts.count_sstables(asked);
+        let Some(rows) = rows.filter(|_| !cursors.is_empty() && bytes <= PARTITION_MAX_BYTES) else {
+            sources.append(&mut cursors);
+            return Ok(sources);
+        };
+        let whole = PartitionRead { slices: &[], reverse: false, limit_rows: usize::MAX, ..*self };
+        if let Some(partition) = Box::pin(whole.run(cursors)).await? {
+            let partition = Rc::new(partition);
+            if table.version.get() == version {
+                rows.insert(name, partition.clone());
+            }
+            sources.push(Source::Cached(partition));
+        }
         Ok(sources)
     }
 
@@ -124,6 +151,10 @@ impl PartitionRead<'_> {
 
     async fn ask(&self, progress: &mut Progress, rows_max: usize) -> Result<Option<Part>, Error> {
         match &mut progress.source {
+            Source::Cached(partition) => {
+                reactor::charge(Work::MemtableRead, 0);
+                Ok(Some(Part { partition: (**partition).clone(), more_after: None }))
+            }
             Source::Memtable(memtable) => self.ask_memtable(&memtable.borrow(), progress.stopped_at.as_ref(), rows_max),
             // Files are only read forwards yet: backwards, the whole slice comes at once.
             Source::Sstable(cursor) => {

@@ -94,7 +94,7 @@ impl Scan<'_> {
         slices: &[Slice],
     ) -> Result<Option<Partition>, Error> {
         let read = self.read(token, key, slices);
-        let sources = read.sources(table).await?;
+        let sources = read.sources(table, None).await?;
         read.run(sources).await
     }
 

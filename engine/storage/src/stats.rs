@@ -9,7 +9,10 @@ use types::TableId;
 pub struct Stats {
     pub tables: BTreeMap<TableId, TableStats>,
     pub commitlog: CommitlogStats,
+    /// Blocks of files.
     pub cache: CacheStats,
+    /// Merged partitions.
+    pub rows: CacheStats,
     /// Bytes of all memtables, those being flushed included.
     pub memtable_bytes: u64,
     /// Writes that had to wait for memory.

@@ -17,9 +17,13 @@ use crate::data::{MutationHead, check_partition};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::read::PartitionRead;
+use crate::row_cache::RowCache;
 use crate::sstable::Sstable;
 use crate::table::{Table, add};
-use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
+use crate::{Bytes, Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
+
+/// The part of the cache that is for merged partitions; the rest is for files' blocks, indexes among them.
+const ROW_CACHE_SHARE: (u64, u64) = (3, 4);
 
 /// One shard's tables on one shard's disks.
 pub struct Storage {
@@ -27,6 +31,7 @@ pub struct Storage {
     tables: RefCell<HashMap<TableId, Rc<Table>>>,
     log: Rc<CommitLog>,
     cache: Rc<BlockCache>,
+    rows: RowCache,
     /// Bytes of active memtables, and of those being flushed.
     active_bytes: Cell<usize>,
     flushing_bytes: Cell<usize>,
@@ -76,7 +81,9 @@ impl Storage {
         folders::create(&config.data_dir).await?;
         folders::create(&config.commitlog_dir).await?;
         folders::check_shards(&config).await?;
-        let cache = Rc::new(BlockCache::new(config.cache_bytes));
+        let rows = RowCache::new(config.cache_bytes * ROW_CACHE_SHARE.0 / ROW_CACHE_SHARE.1);
+        let cache =
+            Rc::new(BlockCache::new(config.cache_bytes - config.cache_bytes * ROW_CACHE_SHARE.0 / ROW_CACHE_SHARE.1));
         let mut opened = HashMap::default();
         for def in tables {
             let id = def.id;
@@ -88,6 +95,7 @@ impl Storage {
             config,
             tables: RefCell::new(opened),
             cache,
+            rows,
             active_bytes: Cell::new(0),
             flushing_bytes: Cell::new(0),
             room: Notify::new(),
@@ -147,14 +155,43 @@ impl Storage {
         Ok(())
     }
 
+    /// The version of the table's definition that writes and reads must have.
+    pub fn schema_version(&self, id: TableId) -> Result<u64, Error> {
+        Ok(self.table(id)?.def.borrow().version)
+    }
+
+    /// To be called before a new version of a table's definition is made durable; [`update_table`](Self::update_table)
+    /// follows, or [`cancel_update`](Self::cancel_update). When it resolves, all that was written with the old columns
+    /// is in SSTables, which name them, and writes wait: a commit log record has columns by number, so a replay under
+    /// the new definition must not meet any of the old one.
+    pub async fn prepare_update(&self, def: &TableDef) -> Result<(), Error> {
+        let table = self.table(def.id)?;
+        if same_columns(&table.def.borrow(), def) {
+            return Ok(());
+        }
+        table.held.set(true);
+        self.flush_table(&table).await
+    }
+
+    /// The new version of a table will not come. Without a preparation nothing happens.
+    pub fn cancel_update(&self, id: TableId) {
+        if let Ok(table) = self.table(id) {
+            table.held.set(false);
+            self.room.notify_all();
+        }
+    }
+
     /// A new version of a table's definition. Memtables are flushed, as their column numbers are the old version's.
     pub async fn update_table(&self, def: Arc<TableDef>) -> Result<(), Error> {
+        let id = def.id;
+        let result = self.change_columns(def).await;
+        self.cancel_update(id);
+        result
+    }
+
+    async fn change_columns(&self, def: Arc<TableDef>) -> Result<(), Error> {
         let table = self.table(def.id)?;
-        let same = |old: &TableDef| {
-            (&old.partition_key, &old.clustering, &old.statics, &old.regulars)
-                == (&def.partition_key, &def.clustering, &def.statics, &def.regulars)
-        };
-        let unchanged = same(&table.def.borrow());
+        let unchanged = same_columns(&table.def.borrow(), &def);
         if unchanged {
             *table.def.borrow_mut() = def.clone();
             table.active.borrow().borrow_mut().def = def;
@@ -171,6 +208,7 @@ impl Storage {
             // Writes that came in meanwhile have the old columns; from here to the end nothing waits.
             if table.active.borrow().borrow().is_empty() && table.flushing.borrow().is_empty() {
                 *table.sstables.borrow_mut() = reopened;
+                table.rename_rows();
                 *table.def.borrow_mut() = def.clone();
                 *table.active.borrow_mut() = Rc::new(RefCell::new(Memtable::new(def)));
                 return Ok(());
@@ -213,6 +251,7 @@ impl Storage {
             Some((Vec::new(), upto))
         };
         table.publish(&self.config, empty).await?;
+        table.rename_rows();
         for sstable in removed {
             sstable.remove().await?;
         }
@@ -228,14 +267,20 @@ impl Storage {
     /// memtables or the commit log have no room.
     pub async fn apply(&self, mutation: &[u8]) -> Result<(), Error> {
         let head = MutationHead::read(mutation)?;
-        if self.is_full() {
-            self.wait_for_room().await?;
-        }
-        self.log.check()?;
-        let end = {
-            let tables = self.tables.borrow();
-            let table = tables.get(&head.table).ok_or(Error::UnknownTable(head.table))?;
-            self.write(table, mutation, head)?
+        let end = loop {
+            if self.is_full() {
+                self.wait_for_room().await?;
+            }
+            self.log.check()?;
+            let released = {
+                let tables = self.tables.borrow();
+                let table = tables.get(&head.table).ok_or(Error::UnknownTable(head.table))?;
+                if !table.held.get() {
+                    break self.write(table, mutation, head)?;
+                }
+                self.room.notified()
+            };
+            released.await;
         };
         match self.config.sync {
             SyncMode::Batch => self.log.synced(end).await,
@@ -315,7 +360,7 @@ impl Storage {
             limit_rows: command.limit_rows,
             now_s: command.now_s,
         };
-        let sources = read.sources(&table).await?;
+        let sources = read.sources(&table, Some(&self.rows)).await?;
         read.run(sources).await
     }
 
@@ -354,6 +399,7 @@ impl Storage {
         let mut stats = Stats {
             commitlog: self.log.stats(),
             cache: self.cache.stats(),
+            rows: self.rows.stats(),
             memtable_bytes: (self.active_bytes.get() + self.flushing_bytes.get()) as u64,
             writes_blocked: self.writes_blocked.get(),
             ..Stats::default()
@@ -396,6 +442,11 @@ impl Storage {
     }
 }
 
+fn same_columns(old: &TableDef, new: &TableDef) -> bool {
+    (&old.partition_key, &old.clustering, &old.statics, &old.regulars)
+        == (&new.partition_key, &new.clustering, &new.statics, &new.regulars)
+}
+
 /// For the tasks.
 impl Storage {
     pub(crate) fn config(&self) -> &Config {
@@ -404,6 +455,13 @@ impl Storage {
 
     pub(crate) fn log(&self) -> &CommitLog {
         &self.log
+    }
+
+    /// Takes a flushed memtable's partitions out of the row cache.
+    pub(crate) fn forget_rows(&self, table: &Table, memtable: &Memtable) {
+        for (_, stored) in memtable.range_after(Token(i64::MIN), None) {
+            self.rows.remove(table.rows_name.get(), &Bytes::copy_from(stored.key()));
+        }
     }
 
     pub(crate) fn cache(&self) -> &Rc<BlockCache> {

@@ -33,8 +33,14 @@ pub(crate) struct Table {
     pub next_generation: Cell<u64>,
     /// Held while the set of SSTables changes, on disk and in memory.
     publishing: Rc<Semaphore>,
+    /// Counts the changes of `sstables`: what was read from an older set may be out of date.
+    pub version: Cell<u64>,
+    /// Name of the table's partitions in the row cache.
+    pub rows_name: Cell<u64>,
     pub compacting: Cell<bool>,
     pub dropped: Cell<bool>,
+    /// Its columns are about to change: writes wait.
+    pub held: Cell<bool>,
     pub counts: Counts,
 }
 
@@ -50,6 +56,13 @@ pub(crate) struct Counts {
     pub bloom_negatives: Cell<u64>,
     pub bloom_false_positives: Cell<u64>,
     pub sstables_per_read: RefCell<[u64; 32]>,
+}
+
+impl Counts {
+    pub fn count_sstables(&self, asked: usize) {
+        let histogram = &mut *self.sstables_per_read.borrow_mut();
+        histogram[asked.min(histogram.len() - 1)] += 1;
+    }
 }
 
 pub(crate) fn add(counter: &Cell<u64>, n: u64) {
@@ -68,8 +81,11 @@ impl Table {
             flushed_upto: Cell::default(),
             next_generation: Cell::new(1),
             publishing: Semaphore::new(1),
+            version: Cell::new(0),
+            rows_name: Cell::new(0),
             compacting: Cell::new(false),
             dropped: Cell::new(false),
+            held: Cell::new(false),
             counts: Counts::default(),
         }
     }
@@ -109,6 +125,7 @@ impl Table {
     /// Opens what the manifest names; removes this shard's other files.
     pub async fn open(config: &Config, def: Arc<TableDef>, cache: &Rc<BlockCache>) -> Result<Rc<Self>, Error> {
         let table = Self::new(def, &config.data_dir);
+        table.rows_name.set(cache.name_file());
         crate::folders::create(&table.folder).await?;
         let manifest = Manifest::load(&table.folder, config.shard).await?;
         table.flushed_upto.set(manifest.flushed_upto);
@@ -137,6 +154,12 @@ impl Table {
             table.sstables.borrow_mut().push(sstable);
         }
         Ok(Rc::new(table))
+    }
+
+    /// Forgets the table's cached partitions: they are never found under the new name.
+    pub fn rename_rows(&self) {
+        self.version.set(self.version.get() + 1);
+        self.rows_name.set(self.rows_name.get() + (1 << 32));
     }
 
     /// A generation that this shard has never used.
@@ -168,6 +191,7 @@ impl Table {
         manifest.store(&self.folder, config.shard).await?;
         self.flushed_upto.set(flushed_upto);
         *self.sstables.borrow_mut() = sstables;
+        self.version.set(self.version.get() + 1);
         Ok(true)
     }
 
