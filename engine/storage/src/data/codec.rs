@@ -444,6 +444,39 @@ pub(crate) fn check<'a>(bytes: &'a [u8], table: &TableDef) -> Result<Checked<'a>
     Ok(Checked { key: head.key, rows, stats })
 }
 
+/// Whether merging `new` into `old` gives `new`: both are plain rows, and for everything in `old` there is something
+/// later in `new`. For two encoded partitions of one key that [`check`] has passed; may say no where yes is true.
+pub(crate) fn replaces(new: &[u8], old: &[u8]) -> Result<bool, Malformed> {
+    let (mut new, mut old) = (Reader::new(new), Reader::new(old));
+    let (new_head, old_head) = (new.head()?, old.head()?);
+    if (new_head.flags | old_head.flags) != PARTITION_ROWS {
+        return Ok(false);
+    }
+    let rows = new.row_count(&new_head)?;
+    if rows != old.row_count(&old_head)? {
+        return Ok(false);
+    }
+    for _ in 0..rows {
+        let (new_row, old_row) = (new.raw_row(new_head.base)?, old.raw_row(old_head.base)?);
+        let marked = match (new_row.marker, old_row.marker) {
+            (_, None) => true,
+            (Some(new), Some(old)) => new.timestamp > old.timestamp,
+            (None, Some(_)) => false,
+        };
+        let deletions = new_row.deletion.is_some() || old_row.deletion.is_some();
+        if !marked || deletions || new_row.clustering != old_row.clustering || new_row.cells != old_row.cells {
+            return Ok(false);
+        }
+        for _ in 0..new_row.cells {
+            let (new_cell, old_cell) = (new.raw_cell(new_head.base)?, old.raw_cell(old_head.base)?);
+            if new_cell.column != old_cell.column || new_cell.timestamp <= old_cell.timestamp {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
 /// Number of components.
 #[inline]
 fn check_components(clustering: &[u8], table: &TableDef) -> Result<usize, Malformed> {

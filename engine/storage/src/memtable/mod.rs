@@ -5,17 +5,17 @@
 //! memtable's allocations. Every byte is accounted for: payload, allocation headers and a share of the tree.
 
 mod rows;
+mod tokens;
 mod wide;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use types::{TableDef, Token};
 
+use self::tokens::TokenMap;
 use self::wide::Wide;
 use crate::commitlog::Position;
-use crate::data::codec::{Checked, Reader};
+use crate::data::codec::{Checked, Reader, replaces};
 use crate::sstable::EncodingStats;
 use crate::{Bytes, Malformed, Partition, Slice};
 
@@ -23,14 +23,14 @@ use crate::{Bytes, Malformed, Partition, Slice};
 const PACKED_ROWS_MAX: usize = 4;
 const PACKED_BYTES_MAX: usize = 4096;
 
-/// A B-tree entry (token, slot: 32 bytes) in nodes that are about 2/3 full, with parents and allocator rounding.
+/// An entry (token, slot: 32 bytes) in leaves that are about 2/3 full, with the tree above and allocator rounding.
 const PARTITION_OVERHEAD: usize = 64;
 /// Reference counts in front of shared bytes, and the allocator's own header.
 const ALLOCATION_OVERHEAD: usize = 24;
 
 pub(crate) struct Memtable {
     pub def: Arc<TableDef>,
-    partitions: BTreeMap<Token, Slot>,
+    partitions: TokenMap<Slot>,
     count: usize,
     bytes: usize,
     stats: EncodingStats,
@@ -63,7 +63,7 @@ impl Memtable {
     pub fn new(def: Arc<TableDef>) -> Self {
         Self {
             def,
-            partitions: BTreeMap::new(),
+            partitions: TokenMap::new(),
             count: 0,
             bytes: 0,
             stats: EncodingStats::NONE,
@@ -107,32 +107,28 @@ impl Memtable {
             wide.merge(Partition::decode(encoded)?, &self.def)?;
             Ok(Stored::Wide(Box::new(wide)))
         };
-        match self.partitions.entry(token) {
-            Entry::Vacant(slot) => {
-                let stored = fresh()?;
-                self.bytes += stored.bytes();
-                self.count += 1;
-                slot.insert(Slot::One(stored));
-            }
-            Entry::Occupied(mut slot) => {
-                let slot = slot.get_mut();
-                if let Some(stored) = slot.find_mut(checked.key) {
-                    let before = stored.bytes();
-                    stored.merge(encoded, checked, &self.def)?;
-                    self.bytes = self.bytes + stored.bytes() - before;
-                } else {
-                    let stored = fresh()?;
-                    self.bytes += stored.bytes();
-                    self.count += 1;
-                    slot.insert(stored);
-                }
-            }
+        let Some(slot) = self.partitions.get_mut(token) else {
+            let stored = fresh()?;
+            self.bytes += stored.bytes();
+            self.count += 1;
+            self.partitions.insert(token, Slot::One(stored));
+            return Ok(());
+        };
+        if let Some(stored) = slot.find_mut(checked.key) {
+            let before = stored.bytes();
+            stored.merge(encoded, checked, &self.def)?;
+            self.bytes = self.bytes + stored.bytes() - before;
+        } else {
+            let stored = fresh()?;
+            self.bytes += stored.bytes();
+            self.count += 1;
+            slot.insert(stored);
         }
         Ok(())
     }
 
     pub fn get(&self, token: Token, key: &[u8]) -> Option<&Stored> {
-        self.partitions.get(&token)?.find(key)
+        self.partitions.get(token)?.find(key)
     }
 
     /// Partitions in token order, then key order, behind `(token, key)`; `None` as the key is behind the whole token.
@@ -141,7 +137,7 @@ impl Memtable {
         token: Token,
         key: Option<&'a [u8]>,
     ) -> impl Iterator<Item = (Token, &'a Stored)> + 'a {
-        let slots = self.partitions.range(token..).flat_map(|(token, slot)| slot.list().iter().map(|s| (*token, s)));
+        let slots = self.partitions.range_from(token).flat_map(|(token, slot)| slot.list().iter().map(|s| (*token, s)));
         slots.skip_while(move |(at, stored)| *at == token && key.is_none_or(|key| stored.key() <= key))
     }
 }
@@ -208,6 +204,10 @@ impl Stored {
     fn merge(&mut self, encoded: &[u8], checked: &Checked<'_>, def: &TableDef) -> Result<(), Malformed> {
         match self {
             Stored::Wide(wide) => wide.merge(Partition::decode(encoded)?, def)?,
+            Stored::Packed(bytes) if replaces(encoded, bytes)? => match Arc::get_mut(bytes) {
+                Some(kept) if kept.len() == encoded.len() => kept.copy_from_slice(encoded),
+                _ => *bytes = Arc::from(encoded),
+            },
             Stored::Packed(bytes) => {
                 let mut partition = Partition::decode_shared(&Bytes::from(bytes.clone()))?;
                 partition.merge(Partition::decode(encoded)?, def);
@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
     use crate::data::check_partition;
-    use crate::{Cell, Clustering, Liveness, Row};
+    use crate::{Cell, Clustering, DeletionTime, Liveness, Row};
 
     fn table() -> Arc<TableDef> {
         let def = TableDef::builder("k", "t").partition_key("p", CqlType::Blob).clustering("c", CqlType::Int);
@@ -290,6 +290,43 @@ mod tests {
         assert_eq!(memtable.partitions(), 1);
         let sum: usize = all(&memtable).map(|(_, stored)| stored.bytes()).sum();
         assert_eq!(memtable.bytes(), sum);
+    }
+
+    #[test]
+    fn what_replaces_all_of_a_partition_and_what_does_not() {
+        let first = update(b"a", 1, 10, b"old");
+        let newer = |value: &[u8]| update(b"a", 1, 11, value);
+        let without_marker = |mut partition: Partition| {
+            partition.rows[0].marker = None;
+            partition
+        };
+        let deleted = Partition { deletion: Some(DeletionTime { timestamp: 10, local_s: 1 }), ..Partition::new(b"a") };
+        let others = [
+            newer(b"new"),
+            newer(b"longer"),
+            update(b"a", 1, 9, b"older"),
+            update(b"a", 1, 10, b"tie"),
+            update(b"a", 2, 11, b"another row"),
+            without_marker(newer(b"cells alone")),
+            deleted.clone(),
+            Partition { deletion: deleted.deletion, ..newer(b"both") },
+            Partition { rows: vec![Row { cells: Vec::new(), ..newer(b"").rows.remove(0) }], ..Partition::new(b"a") },
+        ];
+        for (a, b) in others.iter().flat_map(|other| [(&first, other), (other, &first), (other, &others[0])]) {
+            let mut memtable = Memtable::new(table());
+            insert(&mut memtable, 1, a);
+            // A read that goes on meanwhile must not see the bytes change.
+            let read = memtable.get(Token(1), b"a").unwrap().decode().unwrap();
+            insert(&mut memtable, 1, b);
+            let mut expect = a.clone();
+            expect.merge(b.clone(), &memtable.def.clone());
+            assert_eq!(memtable.get(Token(1), b"a").unwrap().decode().unwrap(), expect, "{a:?} then {b:?}");
+            assert_eq!(read, *a);
+            drop(read);
+            insert(&mut memtable, 1, b);
+            assert_eq!(memtable.get(Token(1), b"a").unwrap().decode().unwrap(), expect, "{b:?} once more");
+            assert_eq!(memtable.bytes(), all(&memtable).map(|(_, stored)| stored.bytes()).sum::<usize>());
+        }
     }
 
     #[test]
