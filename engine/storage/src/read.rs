@@ -30,7 +30,7 @@ pub(crate) enum Source {
 pub(crate) struct PartitionRead<'a> {
     pub def: &'a TableDef,
     pub token: Token,
-    pub key: &'a [u8],
+    pub key: &'a Bytes,
     pub slices: &'a [Slice],
     pub reverse: bool,
     pub limit_rows: usize,
@@ -45,10 +45,48 @@ struct Progress {
 }
 
 impl PartitionRead<'_> {
+    /// The answer, when memtables and row cache have it in one piece: the usual read, without a wait or a list of
+    /// sources. `None` when files or wide partitions must be looked into.
+    pub fn in_memory(&self, table: &Table, rows: &RowCache) -> Result<Option<Option<Partition>>, Error> {
+        let mut cached = None;
+        if !table.sstables.borrow().is_empty() {
+            cached = rows.get(table.rows_name.get(), self.key);
+            if cached.is_none() {
+                return Ok(None);
+            }
+        }
+        let mut merged: Option<Partition> = None;
+        let flushing = table.flushing.borrow();
+        for memtable in std::iter::once(&*table.active.borrow()).chain(flushing.iter().rev()) {
+            let memtable = memtable.borrow();
+            let Some(stored) = memtable.get(self.token, self.key) else { continue };
+            if !stored.is_packed() {
+                return Ok(None);
+            }
+            reactor::charge(Work::MemtableRead, stored.len_bytes() as u64);
+            let partition = stored.decode()?;
+            match &mut merged {
+                Some(merged) => merged.merge(partition, self.def),
+                None => merged = Some(partition),
+            }
+        }
+        if let Some(cached) = cached {
+            reactor::charge(Work::MemtableRead, 0);
+            match &mut merged {
+                Some(merged) => merged.merge((*cached).clone(), self.def),
+                None => merged = Some((*cached).clone()),
+            }
+        }
+        let Some(mut merged) = merged else { return Ok(Some(None)) };
+        merged.purge_shadowed(self.def);
+        merged.restrict(self.slices, self.reverse, self.limit_rows, self.now_s, self.def);
+        Ok(Some(Some(merged).filter(|merged| !merged.is_empty())))
+    }
+
     /// The memtables, and those SSTables that have the partition.
     ///
-    /// With a row cache a small partition is read from the files whole, and kept there. Scans go without: they would
-    /// only push out what is read again.
+    /// With a row cache, which [`PartitionRead::in_memory`] has asked before, a small partition is read from the files
+    /// whole, and kept there. Scans go without: they would only push out what is read again.
     pub async fn sources(&self, table: &Table, rows: Option<&RowCache>) -> Result<Vec<Source>, Error> {
         // A snapshot: what is flushed or compacted meanwhile stays readable in its old place.
         let mut sources: Vec<Source> = table.memtables().into_iter().map(Source::Memtable).collect();
@@ -57,11 +95,6 @@ impl PartitionRead<'_> {
             return Ok(sources);
         }
         let (name, version) = (table.rows_name.get(), table.version.get());
-        let key = Bytes::copy_from(self.key);
-        if let Some(cached) = rows.and_then(|rows| rows.get(name, &key)) {
-            sources.push(Source::Cached(cached));
-            return Ok(sources);
-        }
         let hash = KeyHash::of(self.key);
         let mut asked = 0;
         let mut cursors = Vec::new();
@@ -76,7 +109,7 @@ impl PartitionRead<'_> {
             match sstable.find(self.token, self.key).await? {
                 Some(place) => {
                     bytes += place.1.unwrap_or_else(|| sstable.data_bytes()).saturating_sub(place.0);
-                    let cursor = PartitionCursor::new(sstable, key.clone(), place);
+                    let cursor = PartitionCursor::new(sstable, self.key.clone(), place);
                     cursors.push(Source::Sstable(Box::new(cursor)));
                 }
                 None => add(&table.counts.bloom_false_positives, 1),
@@ -91,7 +124,7 @@ impl PartitionRead<'_> {
         if let Some(partition) = Box::pin(whole.run(cursors)).await? {
             let partition = Rc::new(partition);
             if table.version.get() == version {
-                rows.insert(name, partition.clone());
+                rows.insert(name, &partition);
             }
             sources.push(Source::Cached(partition));
         }

@@ -30,9 +30,13 @@ impl RowCache {
         self.0.borrow_mut().get(&(table, key.clone()))
     }
 
-    pub fn insert(&self, table: u64, partition: Rc<Partition>) {
-        let bytes = bytes_of(&partition);
-        self.0.borrow_mut().insert((table, partition.key.clone()), partition, bytes);
+    /// Keeps a copy with an allocation of its own: the values of what was just read share whole blocks of files, and
+    /// would keep them in memory.
+    pub fn insert(&self, table: u64, partition: &Partition) {
+        let bytes = bytes_of(partition);
+        if let Some(copy) = partition.detached() {
+            self.0.borrow_mut().insert((table, copy.key.clone()), Rc::new(copy), bytes);
+        }
     }
 
     pub fn remove(&self, table: u64, key: &Bytes) {
@@ -73,7 +77,7 @@ mod tests {
         let one = bytes_of(&partition("a", 100));
         let cache = RowCache::new(2 * one);
         for key in ["a", "b", "c"] {
-            cache.insert(1, partition(key, 100));
+            cache.insert(1, &partition(key, 100));
         }
         assert!(cache.get(1, &Bytes::from("a")).is_none());
         assert_eq!(cache.get(1, &Bytes::from("c")), Some(partition("c", 100)));

@@ -81,7 +81,7 @@ impl Scan<'_> {
         self.answer.push(partition);
     }
 
-    fn read<'b>(&'b self, token: Token, key: &'b [u8], slices: &'b [Slice]) -> PartitionRead<'b> {
+    fn read<'b>(&'b self, token: Token, key: &'b Bytes, slices: &'b [Slice]) -> PartitionRead<'b> {
         let (def, now_s) = (self.def, self.command.now_s);
         PartitionRead { def, token, key, slices, reverse: false, limit_rows: self.left, now_s }
     }
@@ -90,7 +90,7 @@ impl Scan<'_> {
         &self,
         table: &Table,
         token: Token,
-        key: &[u8],
+        key: &Bytes,
         slices: &[Slice],
     ) -> Result<Option<Partition>, Error> {
         let read = self.read(token, key, slices);

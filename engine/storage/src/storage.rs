@@ -360,8 +360,11 @@ impl Storage {
             limit_rows: command.limit_rows,
             now_s: command.now_s,
         };
-        let sources = read.sources(&table, Some(&self.rows)).await?;
-        read.run(sources).await
+        if let Some(answer) = read.in_memory(&table, &self.rows)? {
+            return Ok(answer);
+        }
+        // What is read here is seldom; in the caller's future it would make every read larger.
+        Box::pin(async { read.run(read.sources(&table, Some(&self.rows)).await?).await }).await
     }
 
     /// Partitions in token order, and whether there may be more behind them.

@@ -185,6 +185,11 @@ impl Stored {
         }
     }
 
+    /// Whether it is small enough to be kept in one piece.
+    pub fn is_packed(&self) -> bool {
+        matches!(self, Stored::Packed(_))
+    }
+
     fn bytes(&self) -> usize {
         PARTITION_OVERHEAD
             + match self {

@@ -1,0 +1,124 @@
+//! Nanoseconds a write and a read take on one core, with cassandra-stress's default row (10-byte key, 5 cells of 34
+//! bytes): `cargo bench -p orrery-storage [-- ROWS [FOLDER]]`. CPU time of the shard's thread, so that a busy machine
+//! disturbs little; what the kernel does for it included.
+
+use std::sync::Arc;
+
+use storage::{Cell, Clustering, Config, Liveness, Mutation, Partition, ReadCommand, Row, Storage};
+use types::{CqlType, TableDef};
+
+fn table() -> TableDef {
+    let mut def = TableDef::builder("keyspace1", "standard1").partition_key("key", CqlType::Blob);
+    for column in ["C0", "C1", "C2", "C3", "C4"] {
+        def = def.regular(column, CqlType::Blob);
+    }
+    def.build()
+}
+
+/// The same for the same number, and in no order of their tokens.
+fn key(n: u64) -> [u8; 10] {
+    let mut key = [b'x'; 10];
+    key[..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    key
+}
+
+fn mutation(def: &TableDef, n: u64, timestamp: i64) -> Vec<u8> {
+    let row = Row {
+        marker: Some(Liveness::live(timestamp)),
+        cells: (0..5).map(|column| (column, Cell::live(timestamp, &[n as u8; 34]))).collect(),
+        ..Row::new(Clustering::empty())
+    };
+    let mut bytes = Vec::new();
+    let partition = Partition { rows: vec![row], ..Partition::new(&key(n)) };
+    Mutation { table: def.id, schema_version: def.version, partition }.encode(&mut bytes);
+    bytes
+}
+
+struct Timer(u64);
+
+/// The scheduler's count of the nanoseconds that this thread has run.
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0)
+}
+
+impl Timer {
+    fn start() -> Self {
+        Self(cpu_ns())
+    }
+
+    fn report(self, what: &str, times: u64) {
+        let ns = (cpu_ns() - self.0) as f64;
+        println!("{what:<44} {:>9.0} ns  {:>10.0} /s", ns / times as f64, times as f64 * 1e9 / ns);
+    }
+}
+
+async fn run(rows: u64, folder: String) -> Result<(), storage::Error> {
+    let def = Arc::new(table());
+    let mut config = Config::new(format!("{folder}/data"), format!("{folder}/commitlog"));
+    config.memtable_limit_bytes = 4 << 30;
+    config.cache_bytes = 2 << 30;
+    let storage = Storage::open(config.clone(), vec![def.clone()]).await?;
+    let mutations: Vec<Vec<u8>> = (0..rows).map(|n| mutation(&def, n, 1)).collect();
+    println!("{} rows, mutations of {} bytes", rows, mutations[0].len());
+
+    for (round, what) in [(0, "apply, new rows"), (1, "apply, overwrites")] {
+        let overwrites: Vec<Vec<u8>>;
+        let list = if round == 0 {
+            &mutations
+        } else {
+            overwrites = (0..rows).map(|n| mutation(&def, n, 2)).collect();
+            &overwrites
+        };
+        // The log's writer and its segments are part of it.
+        let timer = Timer::start();
+        for (at, bytes) in list.iter().enumerate() {
+            storage.apply(bytes).await?;
+            if at % 64 == 0 {
+                reactor::time::yield_now().await;
+            }
+        }
+        timer.report(what, rows);
+    }
+    let memory = storage.stats().memtable_bytes;
+    println!("memtable: {} bytes a row", memory / rows);
+
+    let read = async |what: &str| {
+        let timer = Timer::start();
+        for n in 0..rows {
+            let n = n.wrapping_mul(7919) % rows;
+            let found = storage.read(ReadCommand::partition(def.id, &key(n), 0)).await?;
+            assert!(found.is_some());
+        }
+        timer.report(what, rows);
+        Ok::<_, storage::Error>(())
+    };
+    read("read, memtable").await?;
+    let timer = Timer::start();
+    storage.flush(None).await?;
+    timer.report("flush, each row", rows);
+    read("read, SSTable, first time").await?;
+    read("read, SSTable, cached").await?;
+    let timer = Timer::start();
+    storage.compact(def.id).await?;
+    timer.report("compaction of one SSTable, each row", rows);
+    for bytes in &mutations {
+        storage.apply(bytes).await?;
+    }
+    storage.close().await?;
+    drop(storage);
+    let timer = Timer::start();
+    let storage = Storage::open(config, vec![def.clone()]).await?;
+    timer.report("replay, each row", storage.stats().commitlog.replayed_records);
+    println!("{:?}", storage.stats().commitlog);
+    storage.close().await
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
+    let rows = arguments.next().map_or(Ok(500_000), |text| text.parse())?;
+    let own = tempfile::tempdir()?;
+    let folder = arguments.next().unwrap_or_else(|| own.path().display().to_string());
+    reactor::uring::block_on(run(rows, folder))??;
+    Ok(())
+}
