@@ -1,8 +1,9 @@
 //! The real world: one io_uring per shard, a thread each.
 //!
 //! What it guarantees
-//! 1. A turn of a shard's loop makes at most one `io_uring_enter`: it submits everything and takes what is complete.
-//!    It waits only when nothing is runnable, until the next timer at the latest, and then uses no CPU.
+//! 1. A turn of a shard's loop ends with at most one `io_uring_enter`: it submits everything and takes what is
+//!    complete. It waits only when nothing is runnable, until the next timer at the latest, and then uses no CPU.
+//!    (Bursts of disk operations are handed over in parts before, so that the device does not wait for the last.)
 //! 2. Wakes and messages from other threads end the wait through an eventfd whose read is armed in the ring; a shard
 //!    that is awake costs its wakers no system call.
 //! 3. When a shard closes, everything in flight is cancelled and its completions awaited before buffers are freed.

@@ -24,6 +24,10 @@ const ENTER_EXT_ARG: u32 = 1 << 3;
 const EVENT: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
+/// Disk operations are handed over in parts of a turn's burst: the device starts on the first while the last are made.
+/// Preparing a read costs some 2 us in the kernel; at depth 64 bursts of 20 cost 5-10 % of a fast device's rate.
+const DISK_BURST_MAX: u32 = 8;
+
 /// How long a close waits before it asks again for what is in flight to be cancelled.
 const CLOSE_ASK_NS: u64 = 1_000_000_000;
 
@@ -55,6 +59,8 @@ pub(super) struct Ring {
     overflow: RefCell<VecDeque<Entry>>,
     aside: RefCell<BTreeMap<SlotId, Aside>>,
     kernel_truncates: bool,
+    /// Disk operations queued since the last enter.
+    disk_burst: Cell<u32>,
     /// By descriptor: whether its last receive left nothing. A hint: a reused descriptor may find an old one.
     drained: RefCell<Vec<bool>>,
 }
@@ -92,6 +98,7 @@ impl Ring {
             overflow: RefCell::default(),
             aside: RefCell::default(),
             kernel_truncates: probed && probe.is_supported(opcode::Ftruncate::CODE),
+            disk_burst: Cell::new(0),
             drained: RefCell::default(),
         })
     }
@@ -112,14 +119,23 @@ impl Ring {
         if unsafe { self.queue().push(entry) }.is_ok() {
             return true;
         }
-        // Full: hand it over early. An error shows again, and is reported, at the turn's own enter.
-        let _ = self.enter(0, None);
+        // Full.
+        self.hand_over();
         // SAFETY: as above.
         unsafe { self.queue().push(entry) }.is_ok()
     }
 
+    /// Submits what is queued before the turn's end. An error shows again, and is reported, at the turn's own enter.
+    fn hand_over(&self) {
+        self.disk_burst.set(0);
+        let queued = self.queue().len() as u32;
+        // SAFETY: no argument is passed.
+        let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, 0, None) };
+    }
+
     /// Submits what is queued and, with `wait`, waits for a completion, at most `timeout_ns`.
     fn enter(&self, wait: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.disk_burst.set(0);
         let queued = self.queue().len() as u32;
         let submitter = self.ring.submitter();
         let result = match timeout_ns {
@@ -330,7 +346,15 @@ impl Backend for Ring {
             None => self.start_aside(slot, op),
         };
         match entry {
-            Ok(Some(entry)) => self.push(entry.user_data(slot.to_u64())),
+            Ok(Some(entry)) => {
+                self.push(entry.user_data(slot.to_u64()));
+                if matches!(op, Op::Read { .. } | Op::Write { .. }) {
+                    self.disk_burst.set(self.disk_burst.get() + 1);
+                    if self.disk_burst.get() == DISK_BURST_MAX {
+                        self.hand_over();
+                    }
+                }
+            }
             Ok(None) => self.prompt.borrow_mut().push(Prompt { slot, failed: None }),
             Err(error) => self.prompt.borrow_mut().push(Prompt { slot, failed: Some(error) }),
         }
