@@ -57,7 +57,7 @@ fn events() {
                     }
                 });
             }
-            world.run_until(200_000_000);
+            world.run_until(100_000_000);
             world.polls()
         });
         let cpu = cpu_seconds() - began;
@@ -107,7 +107,7 @@ async fn replica() {
 
 fn operations() {
     const CLIENTS: usize = 64;
-    const SPAN_NS: u64 = 500_000_000;
+    const SPAN_NS: u64 = 150_000_000;
     let runs = (0..ROUNDS).map(|_| {
         let began = cpu_seconds();
         let outcome = sim::run(1, Settings::default(), |world| {
@@ -184,7 +184,7 @@ fn idle() {
             }));
         }
     }
-    const SECONDS: u64 = 2000;
+    const SECONDS: u64 = 10_000;
     let runs = (0..ROUNDS).map(|_| {
         let began = cpu_seconds();
         let outcome = sim::run(1, Settings::default(), |world: &Rc<World>| {

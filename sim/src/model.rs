@@ -167,3 +167,24 @@ impl NetworkModel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profiles_become_hosts() {
+        let profiles = hwprofiles::Profiles::embedded();
+        let (instance, disk) = (&profiles.instances["c3.2xlarge"], &profiles.disks["ebs-gp2-3400g"]);
+        let host = |system: &str| HostModel::from_profiles("node", instance, &profiles.systems[system], &[("/", disk)]);
+        let scylla = host("scylla-1.6.1");
+        assert_eq!((scylla.shards, scylla.cpus_per_shard, scylla.is_buffered), (7, 1, false));
+        assert!(scylla.disks[0].1.is_network_volume && scylla.volume_caps.is_some());
+        assert_eq!(scylla.nic.base, 125e6);
+        let cassandra = host("cassandra-3.0.9");
+        assert_eq!((cassandra.shards, cassandra.cpus_per_shard), (1, 8));
+        assert!(cassandra.pauses.is_some_and(|pauses| pauses.young_bytes > 1 << 20));
+        let network = NetworkModel::from_profile(&profiles.networks["one-zone"]);
+        assert_eq!(network.latency.median_ns(), 50_000);
+    }
+}

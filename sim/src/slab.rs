@@ -43,6 +43,10 @@ impl<T> Slab<T> {
         self.places.iter().enumerate().filter_map(|(index, thing)| Some((index as u32, thing.as_ref()?)))
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.places.iter_mut().enumerate().filter_map(|(index, thing)| Some((index as u32, thing.as_mut()?)))
+    }
+
     pub fn clear(&mut self) -> Vec<Option<T>> {
         self.free.clear();
         std::mem::take(&mut self.places)

@@ -280,3 +280,43 @@ fn a_paused_host_answers_later() {
     let gap = seen.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap();
     assert!((1900 * MS..2200 * MS).contains(&gap), "{gap}");
 }
+
+#[test]
+fn a_cut_way_back_fills_the_window() {
+    sim::run(1, Settings::default(), |world| {
+        let (server, client) = (plain(world, 1, 1), plain(world, 2, 1));
+        let (sent, received) = (Log::new(), Log::new());
+        let (sender, receiver) = (sent.clone(), received.clone());
+        world.boot(server, move |_| {
+            let log = receiver.clone();
+            async move {
+                let listener = net::listen(addr(1, 7000)).await.unwrap();
+                let connection = listener.accept().await.unwrap();
+                while let (Ok(n @ 1..), _) = connection.recv(Buf::with_capacity(1 << 20)).await {
+                    log.push(n);
+                }
+            }
+        });
+        world.boot(client, move |_| {
+            let log = sender.clone();
+            async move {
+                let connection = net::connect(addr(1, 7000)).await.unwrap();
+                for _ in 0..100 {
+                    time::sleep(Duration::from_millis(10)).await;
+                    connection.send_all(Buf::from(vec![7; 64 << 10])).await.0.unwrap();
+                    log.push(());
+                }
+                time::sleep(Duration::from_secs(10)).await;
+            }
+        });
+        world.run_until(105 * MS);
+        let before = sent.all().len();
+        world.cut(server, client);
+        world.run_until(S);
+        assert_eq!(sent.all().len() - before, 8, "512 KiB without an answer");
+        assert_eq!(received.all().iter().sum::<usize>(), sent.all().len() * (64 << 10), "they arrived all the same");
+        world.heal();
+        world.run_until(4 * S);
+        assert_eq!(sent.all().len(), 100);
+    });
+}

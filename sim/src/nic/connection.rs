@@ -91,6 +91,9 @@ pub(crate) struct End {
     pub attempts: u32,
     /// A window's opening is on its way to this end.
     pub window_coming: bool,
+    /// Bytes that this end sent, and how many of them it knows to be read.
+    pub sent: u64,
+    pub known_read: u64,
 }
 
 impl End {
@@ -114,6 +117,8 @@ impl End {
             lost_fin: false,
             attempts: 0,
             window_coming: false,
+            sent: 0,
+            known_read: 0,
         }
     }
 
@@ -129,11 +134,14 @@ pub(crate) struct Connection {
     /// Scheduled events that name it: it is forgotten after the last.
     pub scheduled: u32,
     pub is_local: bool,
+    /// How long a bare acknowledgement or reset takes: the median of the link.
+    pub reply_ns: u64,
 }
 
 impl Connection {
-    pub fn new(from: (u32, SocketAddr), to: (u32, SocketAddr), per_flow: f64) -> Self {
+    pub fn new(from: (u32, SocketAddr), to: (u32, SocketAddr), per_flow: f64, reply_ns: u64) -> Self {
         Self {
+            reply_ns,
             ends: [End::new(from.0, from.1, Phase::Opening, per_flow), End::new(to.0, to.1, Phase::Opening, per_flow)],
             connector: None,
             scheduled: 0,
@@ -147,6 +155,13 @@ impl Connection {
 
     pub fn peek(&self, side: Side) -> &End {
         &self.ends[side as usize]
+    }
+
+    /// `side` learns what its peer has read.
+    pub fn hear_of_reading(&mut self, side: Side) {
+        let unread = self.peek(side.other()).incoming.len() as u64;
+        let end = self.end(side);
+        end.known_read = end.sent - unread;
     }
 
     pub fn is_over(&self) -> bool {

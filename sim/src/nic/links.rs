@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::connection::Connection;
 use crate::host::HostId;
-use crate::kernel::event::ConnectionId;
+use crate::kernel::event::{ConnectionId, Side};
 use crate::model::NetworkModel;
 use crate::random::{Generator, Stream};
 use crate::slab::Slab;
@@ -82,7 +82,16 @@ impl Network {
 impl World {
     /// Cuts the link from `from` to `to`; the other way stays.
     pub fn cut(&self, from: HostId, to: HostId) {
-        self.network().cut.insert((from.0, to.0));
+        let mut network = self.network();
+        // What was read until now has been confirmed; nothing will be.
+        for (_, connection) in network.connections.iter_mut() {
+            for side in [Side::Connector, Side::Acceptor] {
+                if connection.peek(side).host == to.0 && connection.peek(side.other()).host == from.0 {
+                    connection.hear_of_reading(side);
+                }
+            }
+        }
+        network.cut.insert((from.0, to.0));
     }
 
     pub fn mend(&self, from: HostId, to: HostId) {

@@ -60,7 +60,8 @@ impl World {
         let to = to.ok_or(Errno(libc::EHOSTUNREACH))?;
         let local = SocketAddr::new(if addr.ip().is_loopback() { addr.ip() } else { host.ip }, port);
         let per_flow = network.model.per_flow;
-        let mut connection = Connection::new((host.id, local), (to, addr), per_flow);
+        let reply_ns = if to == host.id { network.model.loopback_ns } else { network.model.latency.median_ns() };
+        let mut connection = Connection::new((host.id, local), (to, addr), per_flow, reply_ns);
         connection.connector = Some(waiter);
         connection.scheduled = 1;
         let id = network.connections.insert(connection);
@@ -246,7 +247,7 @@ impl World {
         ids.into_iter().for_each(|id| self.forget_if_over(id));
     }
 
-    /// The host is up again: who waits for confirmation from its former life is told by a reset, at its next attempt.
+    /// The host is up again: who waits for room in its former life is told by a reset. Who sends anew is told then.
     pub(crate) fn forget_old_connections(&self, host: u32) {
         let mut network = self.network();
         let ids: Vec<_> = network.connections.iter().map(|(id, _)| id).collect();

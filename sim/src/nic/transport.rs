@@ -2,7 +2,7 @@
 
 use reactor::{Buf, Fd};
 
-use super::connection::{Phase, WINDOW_BYTES};
+use super::connection::{Connection, Phase, WINDOW_BYTES};
 use crate::disk::tree::Errno;
 use crate::host::{Descriptor, Host};
 use crate::kernel::event::{ConnectionId, Event, Side};
@@ -27,8 +27,15 @@ impl World {
         match self.push_bytes(id, side, at, bytes)? {
             Some(taken) => Ok(Submitted::Done(taken)),
             None => {
-                if let Some(connection) = self.network().connection(id) {
+                let mut network = self.network();
+                let network = &mut *network;
+                if let Some(connection) = network.connections.get_mut(id) {
+                    let (from, to) = (connection.peek(side.other()).host, connection.peek(side).host);
                     connection.end(side).senders.push_back(waiter);
+                    if network.is_cut(from, to) {
+                        // Nobody will tell of room: probe for it.
+                        self.open_window(network.connections.get_mut(id), id, side, at);
+                    }
                 }
                 Ok(Submitted::Waits(Waits::Send(id, side)))
             }
@@ -42,13 +49,21 @@ impl World {
         if connection.peek(side).reset || connection.peek(side).write_shut {
             return Err(Errno(libc::EPIPE));
         }
-        let to = connection.end(side.other());
-        let room = WINDOW_BYTES.saturating_sub(to.incoming.len());
+        let (from, to) = (connection.peek(side).host, connection.peek(side.other()).host);
+        // While the way back is cut, the sender hears of nothing that is read.
+        let hears = !network.is_cut(to, from);
+        let connection = network.connection(id).ok_or(Errno(libc::EPIPE))?;
+        if hears {
+            connection.hear_of_reading(side);
+        }
+        let end = connection.end(side);
+        let room = WINDOW_BYTES.saturating_sub((end.sent - end.known_read) as usize);
         let taken = bytes.len().min(room);
         if taken == 0 {
             return Ok((bytes.is_empty()).then_some(0));
         }
-        to.incoming.push(&bytes[..taken]);
+        end.sent += taken as u64;
+        connection.end(side.other()).incoming.push(&bytes[..taken]);
         drop(network);
         if self.hashes_contents() {
             self.trace().note("sent", crate::kernel::trace::digest(&bytes[..taken]));
@@ -84,14 +99,7 @@ impl World {
     }
 
     /// Bytes did not arrive; they are sent again later.
-    fn lose(
-        &self,
-        connection: Option<&mut super::connection::Connection>,
-        id: ConnectionId,
-        side: Side,
-        at: u64,
-        bytes: u32,
-    ) {
+    fn lose(&self, connection: Option<&mut Connection>, id: ConnectionId, side: Side, at: u64, bytes: u32) {
         let Some(connection) = connection else { return };
         let end = connection.end(side);
         end.lost_bytes += bytes;
@@ -185,12 +193,12 @@ impl World {
     }
 
     /// Bytes can be read at `side`.
-    fn deliver(&self, connection: &mut super::connection::Connection, id: ConnectionId, side: Side, bytes: u32) {
+    fn deliver(&self, connection: &mut Connection, id: ConnectionId, side: Side, bytes: u32) {
         let end = connection.end(side);
         if end.is_over() {
             // Nobody is there to read them: the sender is told.
             connection.scheduled += 1;
-            self.schedule(self.now() + RESET_NS, Event::Reset { side: side.other(), connection: id });
+            self.schedule(self.now() + connection.reply_ns, Event::Reset { side: side.other(), connection: id });
             return;
         }
         end.arrived = (end.arrived + bytes as usize).min(end.incoming.len());
@@ -205,19 +213,20 @@ impl World {
         });
         end.arrived -= taken;
         self.make_ready(&seat);
-        self.open_window(connection, id, side.other(), self.now());
+        self.open_window(Some(connection), id, side.other(), self.now());
     }
 
     /// `side` may wait for room that its peer has just made.
-    fn open_window(&self, connection: &mut super::connection::Connection, id: ConnectionId, side: Side, at: u64) {
-        let is_local = connection.is_local;
+    fn open_window(&self, connection: Option<&mut Connection>, id: ConnectionId, side: Side, at: u64) {
+        let Some(connection) = connection else { return };
+        let reply_ns = connection.reply_ns;
         let end = connection.end(side);
         if end.senders.is_empty() || end.window_coming {
             return;
         }
         end.window_coming = true;
         connection.scheduled += 1;
-        self.schedule(at + if is_local { 0 } else { RESET_NS }, Event::Window { side, connection: id });
+        self.schedule(at + reply_ns, Event::Window { side, connection: id });
     }
 
     pub(crate) fn on_window(&self, id: ConnectionId, side: Side) {
@@ -269,7 +278,7 @@ impl World {
         if taken > 0 {
             end.incoming.pop_into(taken, buf);
             end.arrived -= taken;
-            self.open_window(connection, id, side.other(), at);
+            self.open_window(Some(connection), id, side.other(), at);
             return Ok(Submitted::Done(taken as u64));
         }
         if end.reset {
@@ -381,6 +390,3 @@ impl World {
         self.forget_if_over(id);
     }
 }
-
-/// A lone acknowledgement or reset on its way back; the median of data-centre networks, assumed.
-const RESET_NS: u64 = 50_000;
