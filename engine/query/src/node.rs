@@ -128,6 +128,28 @@ impl Node {
         self.prepared.borrow_mut().schema_changed();
     }
 
+    /// Before `schema` is durable: storage makes ready for tables whose columns change.
+    pub(crate) async fn prepare_schema(&self, schema: &Schema) -> Result<(), QueryError> {
+        for table in self.tables_that_change(schema) {
+            self.storage.prepare_update(&table).await.map_err(server)?;
+        }
+        Ok(())
+    }
+
+    /// `schema` will not come after [`prepare_schema`](Self::prepare_schema).
+    pub(crate) fn forget_schema(&self, schema: &Schema) {
+        for table in self.tables_that_change(schema) {
+            self.storage.cancel_update(table.id);
+        }
+    }
+
+    fn tables_that_change(&self, schema: &Schema) -> Vec<Arc<TableDef>> {
+        let ours = self.schema();
+        let changes =
+            |table: &&Arc<TableDef>| ours.table_by_id(table.id).is_some_and(|old| old.version != table.version);
+        schema.tables().filter(changes).cloned().collect()
+    }
+
     /// [`take_schema`](Self::take_schema), and the storage and the listeners follow.
     pub(crate) async fn install_schema(&self, schema: Arc<Schema>, changes: &[Change]) -> Result<(), QueryError> {
         let old = self.schema();

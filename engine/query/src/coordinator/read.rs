@@ -42,17 +42,17 @@ impl Node {
         let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
         if requirement.required() <= 1 && decision.targets().eq([self.me()]) {
-            return replica::read(self, token, command)
+            return replica::read(self, token, table.version, command)
                 .await
                 .map_err(|cause| read_shortfall(ONE_FAILED, consistency, &cause));
         }
-        let payload = Rc::new(replica::encode_read(token, &command));
+        let payload = Rc::new(replica::encode_read(token, table.version, &command));
         let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<Option<Partition>>>>| {
             let answers = answers.clone();
             if target == node.me() {
-                let (node, command) = (node.clone(), command.clone());
+                let (node, version, command) = (node.clone(), table.version, command.clone());
                 reactor::run_or_spawn(Group::Statement, "read-local", async move {
-                    let answer = replica::read(&node, token, command).await;
+                    let answer = replica::read(&node, token, version, command).await;
                     answers.push((target, answer));
                 });
             } else if let Some(messenger) = node.messenger() {
@@ -95,13 +95,13 @@ impl Node {
         let local = (self.me(), self.topology.local().dc);
         let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
-        let payload = Rc::new(replica::encode_scan(&command));
+        let payload = Rc::new(replica::encode_scan(table.version, &command));
         let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<(Vec<Partition>, bool)>>>| {
             let answers = answers.clone();
             if target == node.me() {
-                let (node, command) = (node.clone(), command.clone());
+                let (node, version, command) = (node.clone(), table.version, command.clone());
                 reactor::run_or_spawn(Group::Statement, "scan-local", async move {
-                    let answer = replica::scan(&node, command).await;
+                    let answer = replica::scan(&node, version, command).await;
                     answers.push((target, answer));
                 });
             } else if let Some(messenger) = node.messenger() {

@@ -20,6 +20,12 @@ pub(crate) fn decode_token(bytes: &[u8]) -> Result<(Token, &[u8]), String> {
     Ok((Token(i64::from_be_bytes(*token)), rest))
 }
 
+/// The version of the table that a read was planned with.
+pub(crate) fn decode_version(bytes: &[u8]) -> Result<(u64, &[u8]), String> {
+    let (version, rest) = bytes.split_first_chunk::<8>().ok_or(MALFORMED)?;
+    Ok((u64::from_be_bytes(*version), rest))
+}
+
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -79,9 +85,10 @@ fn limit(rows: usize) -> [u8; 4] {
     u32::try_from(rows).unwrap_or(u32::MAX).to_be_bytes()
 }
 
-pub(crate) fn encode_read(token: Token, command: &ReadCommand) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + command.key.len());
+pub(crate) fn encode_read(token: Token, version: u64, command: &ReadCommand) -> Vec<u8> {
+    let mut out = Vec::with_capacity(72 + command.key.len());
     out.extend_from_slice(&token.0.to_be_bytes());
+    out.extend_from_slice(&version.to_be_bytes());
     out.extend_from_slice(&command.table.to_bytes());
     out.extend_from_slice(&limit(command.limit_rows));
     out.extend_from_slice(&command.now_s.to_be_bytes());
@@ -91,7 +98,7 @@ pub(crate) fn encode_read(token: Token, command: &ReadCommand) -> Vec<u8> {
     out
 }
 
-/// What follows the token.
+/// What follows token and version.
 pub(crate) fn decode_read(bytes: &[u8]) -> Result<ReadCommand, String> {
     let mut reader = Reader(bytes);
     Ok(ReadCommand {
@@ -104,8 +111,9 @@ pub(crate) fn decode_read(bytes: &[u8]) -> Result<ReadCommand, String> {
     })
 }
 
-pub(crate) fn encode_scan(command: &ScanCommand) -> Vec<u8> {
-    let mut out = Vec::with_capacity(96);
+pub(crate) fn encode_scan(version: u64, command: &ScanCommand) -> Vec<u8> {
+    let mut out = Vec::with_capacity(104);
+    out.extend_from_slice(&version.to_be_bytes());
     out.extend_from_slice(&command.table.to_bytes());
     out.extend_from_slice(&command.tokens.0.0.to_be_bytes());
     out.extend_from_slice(&command.tokens.1.0.to_be_bytes());
@@ -123,6 +131,7 @@ pub(crate) fn encode_scan(command: &ScanCommand) -> Vec<u8> {
     out
 }
 
+/// What follows the version.
 pub(crate) fn decode_scan(bytes: &[u8]) -> Result<ScanCommand, String> {
     let mut reader = Reader(bytes);
     let table = TableId(u128::from_be_bytes(reader.array()?));
@@ -190,17 +199,23 @@ mod tests {
             limit_rows: 9,
             now_s: 11,
         };
-        let bytes = encode_read(Token(-5), &read);
-        let (token, rest) = decode_token(&bytes).unwrap();
-        assert_eq!((token, decode_read(rest).unwrap()), (Token(-5), read));
+        let bytes = encode_read(Token(-5), 77, &read);
+        let decode = |bytes| {
+            let (token, rest) = decode_token(bytes)?;
+            let (version, rest) = decode_version(rest)?;
+            Ok::<_, String>((token, version, decode_read(rest)?))
+        };
+        assert_eq!(decode(&bytes).unwrap(), (Token(-5), 77, read));
         for after in [None, Some((Bytes::from(b"k"), None)), Some((Bytes::from(b""), Some(clustering)))] {
             let tokens = (Token(i64::MIN), Token(3));
             let scan =
                 ScanCommand { table: TableId(1), tokens, after, slices: slices.clone(), limit_rows: 5, now_s: 2 };
-            assert_eq!(decode_scan(&encode_scan(&scan)).unwrap(), scan);
+            let bytes = encode_scan(78, &scan);
+            let (version, rest) = decode_version(&bytes).unwrap();
+            assert_eq!((version, decode_scan(rest).unwrap()), (78, scan));
         }
         for len in 0..bytes.len() {
-            assert!(decode_token(&bytes[..len]).and_then(|(_, rest)| decode_read(rest)).is_err());
+            assert!(decode(&bytes[..len]).is_err());
         }
     }
 }

@@ -46,12 +46,14 @@ async fn answer(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> Result<
             super::apply(node, token, mutation.to_vec()).await.map(|()| Vec::new())
         }
         verb::READ => {
-            let (token, command) = codec::decode_token(payload)?;
-            let partition = super::read(node, token, codec::decode_read(command)?).await?;
+            let (token, rest) = codec::decode_token(payload)?;
+            let (version, command) = codec::decode_version(rest)?;
+            let partition = super::read(node, token, version, codec::decode_read(command)?).await?;
             Ok(codec::encode_answer(partition.as_ref()))
         }
         verb::SCAN => {
-            let (partitions, more) = super::scan(node, codec::decode_scan(payload)?).await?;
+            let (version, command) = codec::decode_version(payload)?;
+            let (partitions, more) = super::scan(node, version, codec::decode_scan(command)?).await?;
             Ok(codec::encode_scanned(&partitions, more))
         }
         verb::TRUNCATE => {
@@ -62,18 +64,13 @@ async fn answer(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> Result<
             let text = String::from_utf8_lossy(payload).into_owned();
             on_shard_0(node, move |node| async move { agreement::merge(&node, &text).await }).await.map(|()| Vec::new())
         }
-        verb::SCHEMA_PULL => {
-            on_shard_0(node, |_| async { agreement::render() }).await.map(String::into_bytes)
-        }
+        verb::SCHEMA_PULL => on_shard_0(node, |_| async { agreement::render() }).await.map(String::into_bytes),
         other => Err(format!("no such request: {}", other.0)),
     }
 }
 
 /// Schema work belongs to shard 0, whichever shard heard of it.
-async fn on_shard_0<T, Fut>(
-    node: &Rc<Node>,
-    work: impl FnOnce(Rc<Node>) -> Fut + Send + 'static,
-) -> Result<T, String>
+async fn on_shard_0<T, Fut>(node: &Rc<Node>, work: impl FnOnce(Rc<Node>) -> Fut + Send + 'static) -> Result<T, String>
 where
     T: Send + 'static,
     Fut: Future<Output = Result<T, crate::QueryError>> + 'static,

@@ -44,22 +44,51 @@ pub(crate) async fn apply(node: &Rc<Node>, token: Token, mutation: Vec<u8>) -> R
     .await
 }
 
-pub(crate) async fn read(node: &Rc<Node>, token: Token, command: ReadCommand) -> Result<Option<Partition>, String> {
+/// An answer has columns by number, so it is only for who has the same version of the table.
+fn check_version(node: &Node, table: TableId, version: u64) -> Result<(), String> {
+    let have = node.storage.schema_version(table).map_err(|error| error.to_string())?;
+    if have == version {
+        return Ok(());
+    }
+    Err(format!("a read with schema version {version} of table {table}, which has version {have}"))
+}
+
+async fn read_here(node: &Node, version: u64, command: ReadCommand) -> Result<Option<Partition>, String> {
+    check_version(node, command.table, version)?;
+    node.storage.read(command).await.map_err(|error| error.to_string())
+}
+
+async fn scan_here(node: &Node, version: u64, command: ScanCommand) -> Result<(Vec<Partition>, bool), String> {
+    check_version(node, command.table, version)?;
+    node.storage.scan(command).await.map_err(|error| error.to_string())
+}
+
+/// Reads on the shard that owns `token`; `version` is the table's that the statement was planned with.
+pub(crate) async fn read(
+    node: &Rc<Node>,
+    token: Token,
+    version: u64,
+    command: ReadCommand,
+) -> Result<Option<Partition>, String> {
     let owner = node.owner_shard(token);
     if owner == node.shard {
-        return node.storage.read(command).await.map_err(|error| error.to_string());
+        return read_here(node, version, command).await;
     }
     reactor::submit_to(owner, "read", move || async move {
         let node = reactor::local::<Node>().ok_or(STARTING)?;
-        node.storage.read(command).await.map_err(|error| error.to_string())
+        read_here(&node, version, command).await
     })
     .await
 }
 
 /// Scans this node's part of a token range: every shard gives its first rows, merged in token order.
-pub(crate) async fn scan(node: &Rc<Node>, command: ScanCommand) -> Result<(Vec<Partition>, bool), String> {
+pub(crate) async fn scan(
+    node: &Rc<Node>,
+    version: u64,
+    command: ScanCommand,
+) -> Result<(Vec<Partition>, bool), String> {
     if node.shards == 1 {
-        return node.storage.scan(command).await.map_err(|error| error.to_string());
+        return scan_here(node, version, command).await;
     }
     let limit = command.limit_rows;
     let mut parts = Vec::new();
@@ -67,7 +96,7 @@ pub(crate) async fn scan(node: &Rc<Node>, command: ScanCommand) -> Result<(Vec<P
         let command = command.clone();
         parts.push(reactor::submit_to(shard, "scan", move || async move {
             let node = reactor::local::<Node>().ok_or(STARTING)?;
-            node.storage.scan(command).await.map_err(|error| error.to_string())
+            scan_here(&node, version, command).await
         }));
     }
     let mut merged: BTreeMap<(Token, Vec<u8>), Partition> = BTreeMap::new();

@@ -8,10 +8,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::NodeIndex;
 use reactor::sync::Semaphore;
-use reactor::{Group, fs};
+use reactor::{Group, fs, time};
 
 use super::document::{Change, Document, DocumentError};
 use super::{ChangeKind, Schema};
@@ -118,25 +119,57 @@ async fn take_over(
     changes: &[Change],
 ) -> Result<(), QueryError> {
     let schema = Arc::new(document.build().map_err(error::server)?);
-    fs::replace(&node.config.data_dir, FILE, document.render().as_bytes())
-        .await
-        .map_err(|error| error::server(format!("{}/{FILE}: {error}", node.config.data_dir)))?;
+    let prepared = async {
+        on_every_shard(node, &schema, async |node, schema| node.prepare_schema(&schema).await).await?;
+        fs::replace(&node.config.data_dir, FILE, document.render().as_bytes())
+            .await
+            .map_err(|error| error::server(format!("{}/{FILE}: {error}", node.config.data_dir)))
+    };
+    if let Err(error) = prepared.await {
+        on_every_shard(node, &schema, async |node, schema| {
+            node.forget_schema(&schema);
+            Ok(())
+        })
+        .await?;
+        return Err(error);
+    }
     *keeper.document.borrow_mut() = document;
+    let changes: Arc<[Change]> = changes.into();
+    on_every_shard(node, &schema, async move |node, schema| node.install_schema(schema, &changes).await).await
+}
+
+/// Runs `work` with the schema to come on all shards. One that is still starting is waited for: it may have read the
+/// old schema already, and its commit log be written with it.
+async fn on_every_shard(
+    node: &Rc<Node>,
+    schema: &Arc<Schema>,
+    work: impl AsyncFn(Rc<Node>, Arc<Schema>) -> Result<(), QueryError> + Clone + Send + 'static,
+) -> Result<(), QueryError> {
     let mut elsewhere = Vec::new();
+    let patience = node.config.timeouts.schema;
     for shard in 1..node.shards {
-        let (schema, changes) = (schema.clone(), changes.to_vec());
+        let (schema, work) = (schema.clone(), work.clone());
         elsewhere.push(reactor::submit_to_with(shard, Group::Maintenance, "schema-install", move || async move {
-            match reactor::local::<Node>() {
-                Some(node) => node.install_schema(schema, &changes).await,
-                None => Ok(()), // it reads the file when it starts
-            }
+            let node = time::timeout(patience, started()).await.map_err(|_| starting())?;
+            work(node, schema).await
         }));
     }
-    node.install_schema(schema, changes).await?;
+    let mut result = work(node.clone(), schema.clone()).await;
     for shard in elsewhere {
-        shard.await?;
+        result = result.and(shard.await);
     }
-    Ok(())
+    result
+}
+
+/// The current shard's node, once it is there.
+async fn started() -> Rc<Node> {
+    const LOOK: Duration = Duration::from_millis(1);
+    loop {
+        match reactor::local::<Node>() {
+            Some(node) => return node,
+            None => time::sleep(LOOK).await,
+        }
+    }
 }
 
 /// Sends our document to every live node and waits for their answers. One that does not answer pulls it later.
