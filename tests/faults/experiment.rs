@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use server::{NodeConfig, Timeouts};
-use sim::faults::{Kind, Lane, Plan, Schedule};
+use sim::faults::{Fault, Kind, Lane, Plan, PowerLoss, Schedule, Window};
 use sim::history::{History, Outcome};
-use sim::{Cluster, HostModel, Stream, World};
+use sim::{Cluster, Generator, HostModel, Stream, World};
 use storage::SyncMode;
 
 use super::client::{Link, Trouble};
@@ -24,6 +24,19 @@ const SESSIONS: u32 = 8;
 
 /// The experiment's parts of the world's streams.
 const SESSION_PART: u64 = 7;
+const ARCHITECT_PART: u64 = 8;
+const BLACKOUT_PART: u64 = 9;
+
+/// What is done to the cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setup {
+    /// The engine claims to have synced its commit log without doing so.
+    pub skip_sync: bool,
+    /// All nodes lose power at once, twice, in place of the usual faults.
+    pub blackouts: bool,
+    /// Tables are created, altered and dropped meanwhile.
+    pub schema_changes: bool,
+}
 
 /// What a seed's world leaves. Equal for equal seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +77,12 @@ impl Record {
 fn template(skip_sync: bool) -> NodeConfig {
     let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "/data");
     config.sync = SyncMode::Batch;
-    // Small enough that the log goes through several segments in a run.
+    // Small enough that memtables are flushed, tables compacted and segments used again, all within a run.
     config.commitlog_segment_bytes = 256 << 10;
+    config.commitlog_bytes = 4 << 20;
+    config.memtable_bytes = 256 << 10;
+    config.compaction_small_bytes = 16 << 10;
+    config.cache_bytes = 256 << 10;
     let ms = Duration::from_millis;
     config.timeouts = Timeouts { read: ms(1000), write: ms(1000), schema: ms(2000), ..Timeouts::default() };
     config.fault_skip_commitlog_sync = skip_sync;
@@ -86,10 +103,24 @@ fn plan(cluster: &Cluster, clients: Vec<sim::HostId>) -> Plan {
     }
 }
 
+/// Every node without power, twice; they come back one by one.
+fn blackouts(world: &World, cluster: &Cluster) -> Schedule {
+    let mut random = world.random(Stream::Faults, &[BLACKOUT_PART]);
+    let mut windows = Vec::new();
+    for begin in [4 * S, 11 * S] {
+        let at_ns = begin + random.below(3 * S);
+        for node in cluster.hosts() {
+            let fault: Box<dyn Fault> = Box::new(PowerLoss { node });
+            windows.push(Window { at_ns, until_ns: at_ns + 100 * MS + random.below(3 * S), fault });
+        }
+    }
+    Schedule::new(windows)
+}
+
 /// Runs the experiment in `world`.
-pub fn run(world: &Rc<World>, skip_sync: bool) -> Record {
+pub fn run(world: &Rc<World>, setup: Setup) -> Record {
     let models = (0..NODES).map(|_| HostModel::plain("node", 2)).collect();
-    let cluster = Cluster::boot(world, models, &template(skip_sync));
+    let cluster = Cluster::boot(world, models, &template(setup.skip_sync));
     let clients: Vec<_> =
         (101..=102u8).map(|last| world.add_host([10, 0, 0, last].into(), HostModel::plain("client", 1))).collect();
     let mut complaints = Vec::new();
@@ -98,7 +129,10 @@ pub fn run(world: &Rc<World>, skip_sync: bool) -> Record {
     }
 
     let history = Rc::new(RefCell::new(History::default()));
-    let schedule = Schedule::draw(world, &plan(&cluster, clients.clone()));
+    let schedule = match setup.blackouts {
+        true => blackouts(world, &cluster),
+        false => Schedule::draw(world, &plan(&cluster, clients.clone())),
+    };
     let told = schedule.to_string();
     let noted = history.clone();
     schedule.install(world, move |at, text| noted.borrow_mut().note(at, text));
@@ -106,7 +140,7 @@ pub fn run(world: &Rc<World>, skip_sync: bool) -> Record {
     let load = Load {
         registers: 16,
         sessions: SESSIONS,
-        think_ns: 40 * MS,
+        think_ns: 25 * MS,
         until_ns: 20 * S,
         verify_ns: 24 * S,
         patience_until_ns: 60 * S,
@@ -142,6 +176,10 @@ pub fn run(world: &Rc<World>, skip_sync: bool) -> Record {
                     }));
                 }
                 if index == 0 {
+                    if setup.schema_changes {
+                        let random = world.random(Stream::Workload, &[ARCHITECT_PART]);
+                        change_schema(random, &addrs, load.until_ns, &history).await;
+                    }
                     reactor::time::sleep(Duration::from_nanos(load.verify_ns - reactor::now())).await;
                     for addr in addrs {
                         versions.borrow_mut().push(schema_version(addr).await);
@@ -157,7 +195,7 @@ pub fn run(world: &Rc<World>, skip_sync: bool) -> Record {
     complaints.extend(results.borrow().iter().filter_map(|result| result.clone().err()));
     complaints.extend(cluster.failures().iter().map(ToString::to_string));
     let versions = versions.borrow().clone();
-    if versions.iter().any(|version| *version != versions[0]) {
+    if versions.iter().any(|version| version.is_empty() || *version != versions[0]) {
         complaints.push(format!("the nodes do not agree on the schema: {versions:x?}"));
     }
     let history = history.borrow().clone();
@@ -175,6 +213,36 @@ async fn create_schema(addr: std::net::SocketAddr) {
                 Err(_) => reactor::time::sleep(Duration::from_millis(100)).await,
             }
         }
+    }
+}
+
+/// Changes the schema now and then, through any node, whether that works or not.
+async fn change_schema(
+    mut random: Generator,
+    nodes: &[std::net::SocketAddr],
+    until_ns: u64,
+    history: &RefCell<History>,
+) {
+    let mut columns = 0;
+    while reactor::now() < until_ns {
+        reactor::time::sleep(Duration::from_nanos(random.below(2 * S))).await;
+        let addr = nodes[random.below(nodes.len() as u64) as usize];
+        let table = random.below(3);
+        let statement = match random.below(4) {
+            0 => format!("CREATE TABLE IF NOT EXISTS faults.extra{table} (key bigint PRIMARY KEY, value blob)"),
+            1 => format!("DROP TABLE IF EXISTS faults.extra{table}"),
+            _ => {
+                columns += 1;
+                // Sorts before the column that the sessions write.
+                format!("ALTER TABLE faults.registers ADD added{columns} int")
+            }
+        };
+        let attempt = async { Link::open(addr, &[]).await?.query(&statement, |_| ()).await };
+        let told = match attempt.await {
+            Ok(()) => "done".into(),
+            Err(trouble) => trouble.to_string(),
+        };
+        history.borrow_mut().note(reactor::now(), format!("{addr}: {statement}: {told}"));
     }
 }
 

@@ -65,8 +65,11 @@ fn bytes_of(value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A value that nobody writes, for bytes that belong to no value.
+/// Values that nobody writes: for bytes that belong to no value, for a row without its value, and for two rows of one
+/// key.
 const DAMAGED: u64 = u64::MAX;
+const NULL: u64 = u64::MAX - 1;
+const TWICE: u64 = u64::MAX - 2;
 
 fn value_of(bytes: &[u8]) -> u64 {
     let value = bytes.first_chunk().map(|first| u64::from_be_bytes(*first));
@@ -152,9 +155,8 @@ impl Session {
         self.call(node, key, Action::Read, statement, &key_values(key), |response| {
             let Response::Rows(rows) = response else { panic!("SELECT is answered by {response:?}") };
             let mut rows = rows.iter().map(|row| row.expect("the row decodes").cell(0).map(value_of));
-            // A row without the value would be one that nobody wrote.
-            let value = rows.next().map(|value| value.unwrap_or(DAMAGED));
-            Outcome::Read(if rows.next().is_none() { value } else { Some(DAMAGED) })
+            let value = rows.next().map(|value| value.unwrap_or(NULL));
+            Outcome::Read(if rows.next().is_none() { value } else { Some(TWICE) })
         })
         .await
     }
