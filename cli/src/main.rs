@@ -12,6 +12,11 @@ mod run;
 mod serve;
 mod signal;
 
+/// Requests allocate and free small objects by the hundred thousand a second: a quarter of a simulation's time went to
+/// the C library's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};

@@ -64,7 +64,8 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
         for run in experiment.runs.into_iter().filter(wanted) {
             let bar = bars.add(ProgressBar::new(1000));
             bar.set_style(
-                ProgressStyle::with_template("{prefix:34} {bar:30} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+                ProgressStyle::with_template("{prefix:34} {bar:30} {msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
             );
             bar.set_prefix(format!("{} {}", run.scenario, run.system.name));
             jobs.push(Job { seed: args.seed.unwrap_or(run.seed), run, bar });

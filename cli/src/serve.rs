@@ -11,7 +11,7 @@ use storage::SyncMode;
 
 use crate::args::{Serve, Sync};
 use crate::exit::{Code, Failure};
-use crate::signal::Signals;
+use crate::signal;
 
 /// A sync of the commit log on a slow disk takes less.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
@@ -23,7 +23,6 @@ enum End {
 }
 
 pub fn run(args: &Serve) -> Result<(), Failure> {
-    let signals = Signals::block();
     let config = Arc::new(node_config(args)?);
     let shards = uring::Config {
         shards: args.shards,
@@ -50,12 +49,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
         })
         .map_err(Failure::unexpected)?
     };
-    // A thread waits for the signal, so that this one hears of a failing shard too. It ends with the process.
-    let waiter = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        signals.wait();
-        let _ = ended.send(End::Signal);
-    });
-    waiter.map_err(Failure::unexpected)?;
+    signal::on_stop(move || drop(ended.send(End::Signal))).map_err(Failure::unexpected)?;
     let failed = match end.recv() {
         Ok(End::Failed(cause)) => Some(cause),
         _ => None,
@@ -128,10 +122,12 @@ fn node_config(args: &Serve) -> Result<NodeConfig, Failure> {
     Ok(config)
 }
 
-/// The machine's memory.
+/// The machine's memory, as Linux tells it.
 fn memory_bytes() -> u64 {
-    // SAFETY: `sysconf` reads two numbers and takes no pointers.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    // Where they are unknown, 4 GiB is a machine that the defaults fit.
-    if pages > 0 && size > 0 { pages as u64 * size as u64 } else { 4 << 30 }
+    let total_kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+    });
+    // Where it is unknown, 4 GiB is a machine that the defaults fit.
+    total_kib.map_or(4 << 30, |kib| kib << 10)
 }

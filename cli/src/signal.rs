@@ -1,28 +1,20 @@
 //! SIGINT and SIGTERM as something to wait for.
 
-use std::mem::MaybeUninit;
+use std::sync::mpsc;
 
-/// Both signals, blocked in this thread and all that it starts, so that one thread can wait for them.
-pub struct Signals(libc::sigset_t);
-
-impl Signals {
-    /// To be called before any thread is started.
-    pub fn block() -> Self {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` initialises the set that the others then use; all take valid pointers.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-            Self(set.assume_init())
+/// Calls `on_signal` from a thread of its own at the first of either signal; the second ends the process at once.
+pub fn on_stop(on_signal: impl FnOnce() + Send + 'static) -> Result<(), ctrlc::Error> {
+    let (sender, receiver) = mpsc::channel();
+    ctrlc::set_handler(move || {
+        if sender.send(()).is_err() {
+            std::process::exit(130); // as a shell reports a process that SIGINT ended
         }
-    }
-
-    /// Waits for either.
-    pub fn wait(&self) {
-        let mut signal = 0;
-        // SAFETY: the set is initialised and `signal` outlives the call.
-        unsafe { libc::sigwait(&self.0, &mut signal) };
-    }
+    })?;
+    std::thread::spawn(move || {
+        if receiver.recv().is_ok() {
+            drop(receiver);
+            on_signal();
+        }
+    });
+    Ok(())
 }

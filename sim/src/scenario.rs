@@ -279,11 +279,11 @@ impl<'a> Simulation<'a> {
         };
         let measured_from = start + plan.warmup_ns;
         if plan.warmup_ns > 0 {
-            self.wait_telling(name, || self.world.now() >= measured_from, &tell)?;
+            self.wait_telling(name, || self.world.now() >= measured_from, tell)?;
         }
         let before = self.counters();
         let from = self.world.now();
-        self.wait_telling(name, || board.done.get() == parts, &tell)?;
+        self.wait_telling(name, || board.done.get() == parts, tell)?;
         let mut recorders = std::mem::take(&mut *board.recorders.borrow_mut()).into_iter();
         let mut whole = recorders.next().unwrap_or_else(|| Recorder::new(start, 0, None));
         recorders.for_each(|recorder| whole.merge(recorder));

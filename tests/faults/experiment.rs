@@ -182,7 +182,8 @@ pub fn run(world: &Rc<World>, setup: Setup) -> Record {
                     }
                     reactor::time::sleep(Duration::from_nanos(load.verify_ns - reactor::now())).await;
                     for addr in addrs {
-                        versions.borrow_mut().push(schema_version(addr).await);
+                        let version = schema_version(addr).await;
+                        versions.borrow_mut().push(version);
                     }
                 }
             }

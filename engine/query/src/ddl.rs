@@ -44,7 +44,7 @@ pub(crate) fn read_table(text: &str) -> Result<TableDef, QueryError> {
 }
 
 fn parse(text: &str) -> Result<Statement, QueryError> {
-    Ok(cql::parse(text).map_err(|error| QueryError::syntax(error.to_string()))?.statement)
+    Ok(cql::parse(text)?.statement)
 }
 
 /// Resolves a parsed schema statement; `None` when it is another kind of statement.
@@ -135,14 +135,14 @@ fn table(create: &ast::CreateTable, keyspace: &str) -> Result<(TableDef, bool), 
     }
     let find = |name: &String| -> Result<&ColumnDefinition, QueryError> {
         let column = create.columns.iter().find(|column| column.name == *name);
-        column.ok_or_else(|| invalid!("Unknown column '{name}' referenced in PRIMARY KEY for table '{}'", create.name.name))
+        column.ok_or_else(|| {
+            invalid!("Unknown column '{name}' referenced in PRIMARY KEY for table '{}'", create.name.name)
+        })
     };
     let key_column = |name: &String| -> Result<&ColumnDefinition, QueryError> {
         let column = find(name)?;
         match &column.ty {
-            _ if column.is_static => {
-                Err(invalid!("Static column '{name}' cannot be part of the PRIMARY KEY"))
-            }
+            _ if column.is_static => Err(invalid!("Static column '{name}' cannot be part of the PRIMARY KEY")),
             CqlType::Counter => Err(invalid!("counter type is not supported for PRIMARY KEY column '{name}'")),
             CqlType::Duration => Err(invalid!("duration type is not supported for PRIMARY KEY column '{name}'")),
             _ => Ok(column),
@@ -168,7 +168,9 @@ fn table(create: &ast::CreateTable, keyspace: &str) -> Result<(TableDef, bool), 
             continue;
         }
         if column.is_static && create.clustering.is_empty() {
-            return Err(invalid!("Static columns are only useful (and thus allowed) if the table has at least one clustering column"));
+            return Err(invalid!(
+                "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+            ));
         }
         builder = match column.is_static {
             true => builder.static_column(&column.name, column.ty.clone()),

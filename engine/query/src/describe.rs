@@ -16,7 +16,9 @@ pub(crate) enum Describe {
     Keyspaces,
     Tables,
     /// All of the schema, with the system keyspaces if `FULL`.
-    Schema { full: bool },
+    Schema {
+        full: bool,
+    },
     Keyspace(Option<String>),
     Table(Option<String>, String),
     /// `DESCRIBE name`: a keyspace, or a table of the session's keyspace.

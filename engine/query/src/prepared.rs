@@ -95,7 +95,7 @@ pub(crate) fn plan_text(node: &Node, text: &str, keyspace: Option<&str>) -> Resu
             partition_key: Vec::new(),
         }));
     }
-    let parsed = cql::parse(text).map_err(|error| QueryError::syntax(error.to_string()))?;
+    let parsed = cql::parse(text)?;
     plan::plan(node, &parsed, keyspace).map(Prepared::new)
 }
 

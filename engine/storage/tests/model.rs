@@ -1,6 +1,8 @@
 //! Random operations against a model that knows nothing of how storage works: a list of everything that was written,
 //! searched from end to end for each cell.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! What was acknowledged is there after a restart, over io_uring and real files.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{config, read_all, table, update};

@@ -57,7 +57,7 @@ impl Node {
                 });
             } else if let Some(messenger) = node.messenger() {
                 messenger.call_with(target, verb::READ, &payload, node.config.timeouts.read, move |answer| {
-                    let answer = answer.map_err(|error| error.to_string()).and_then(|r| replica::decode_answer(&r));
+                    let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_answer);
                     answers.push((target, answer));
                 });
             }
@@ -106,7 +106,7 @@ impl Node {
                 });
             } else if let Some(messenger) = node.messenger() {
                 messenger.call_with(target, verb::SCAN, &payload, node.config.timeouts.range, move |answer| {
-                    let answer = answer.map_err(|error| error.to_string()).and_then(|r| replica::decode_scanned(&r));
+                    let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_scanned);
                     answers.push((target, answer));
                 });
             }

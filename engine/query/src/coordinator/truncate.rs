@@ -33,9 +33,7 @@ impl Node {
         }
         replica::truncate(self, table.id).await.map_err(failed)?;
         for (peer, call) in calls {
-            call.await.map_err(|error| {
-                failed(format!("{}: {error}", self.topology.node(peer).address))
-            })?;
+            call.await.map_err(|error| failed(format!("{}: {error}", self.topology.node(peer).address)))?;
         }
         Ok(())
     }

@@ -189,7 +189,9 @@ impl Node {
         let mut statements = Vec::with_capacity(parts.len());
         for (prepared, values) in &parts {
             let Plan::Modify(modify) = &prepared.planned.plan else {
-                return Err(invalid!("Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."));
+                return Err(invalid!(
+                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
+                ));
             };
             statements.push((modify, Execution { parameters: &parameters, values }));
         }
@@ -212,11 +214,7 @@ fn in_order<'a>(values: Values<'a>, names: &[String]) -> Result<Vec<Value<'a>>, 
         return names.iter().map(find).collect();
     }
     if values.len() != names.len() {
-        return Err(invalid!(
-            "There were {} markers(?) in CQL but {} bound variables",
-            names.len(),
-            values.len()
-        ));
+        return Err(invalid!("There were {} markers(?) in CQL but {} bound variables", names.len(), values.len()));
     }
     Ok(values.iter().collect())
 }

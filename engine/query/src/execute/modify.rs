@@ -178,11 +178,7 @@ fn encode(table: &TableDef, partition: Partition) -> Vec<u8> {
 }
 
 impl Node {
-    pub(super) async fn modify(
-        self: &Rc<Self>,
-        modify: &Modify,
-        execution: Execution<'_>,
-    ) -> Result<(), QueryError> {
+    pub(super) async fn modify(self: &Rc<Self>, modify: &Modify, execution: Execution<'_>) -> Result<(), QueryError> {
         let consistency = execution.parameters.consistency;
         plan::check_write_consistency(consistency)?;
         let partitions = partitions(self, modify, execution, &self.context())?;

@@ -51,9 +51,7 @@ impl<'a> View<'a> {
                 let expiring = self.cell(*is_static, *index).filter(|cell| cell.ttl_s > 0);
                 expiring.map(|cell| Cow::Owned((cell.local_deletion_s - self.now_s).to_be_bytes().to_vec()))
             }
-            Expression::Token => {
-                Some(Cow::Owned(Token::of_key(&self.partition.key).0.to_be_bytes().to_vec()))
-            }
+            Expression::Token => Some(Cow::Owned(Token::of_key(&self.partition.key).0.to_be_bytes().to_vec())),
             Expression::Term(source) => match source.bind(values, context)? {
                 Bound::Bytes(bytes) => Some(Cow::Owned(bytes.into_owned())),
                 _ => None,
@@ -196,9 +194,10 @@ impl<'a> Collector<'a> {
             }
         }
         // A partition of which only the static row is left shows it once, unless rows were asked for by name.
-        let continued = self.position.as_ref().is_some_and(|position| {
-            position.key == partition.key && position.clustering.is_some()
-        });
+        let continued = self
+            .position
+            .as_ref()
+            .is_some_and(|position| position.key == partition.key && position.clustering.is_some());
         if !any && !continued && self.select.slices.is_all() && partition.has_live_static(now_s) {
             return self.take_row(&view(None));
         }

@@ -167,8 +167,7 @@ impl Node {
                     limit_rows: collector.wanted(),
                     now_s: now_s(context),
                 };
-                let (partitions, more) =
-                    self.scan_range(table, command, execution.parameters.consistency).await?;
+                let (partitions, more) = self.scan_range(table, command, execution.parameters.consistency).await?;
                 for partition in &partitions {
                     match collector.take(partition)? {
                         Flow::More => {}

@@ -14,7 +14,10 @@ pub(crate) enum Function {
     CurrentTimestamp,
     CurrentDate,
     /// `toTimestamp`, `toDate`, `toUnixTimestamp` of a time UUID, a timestamp or a date.
-    Convert { from: CqlType, to: Moment },
+    Convert {
+        from: CqlType,
+        to: Moment,
+    },
     MinTimeUuid,
     MaxTimeUuid,
     /// `intAsBlob` and its like: the bytes stay.
@@ -32,10 +35,7 @@ pub(crate) enum Moment {
 }
 
 /// The function by its name, and its arguments' types.
-pub(crate) fn find(
-    name: &str,
-    argument_count: usize,
-) -> Result<(Function, Vec<CqlType>), QueryError> {
+pub(crate) fn find(name: &str, argument_count: usize) -> Result<(Function, Vec<CqlType>), QueryError> {
     let name = name.to_ascii_lowercase();
     let convert = |to| Function::Convert { from: CqlType::TimeUuid, to };
     let (function, arguments) = match name.as_str() {

@@ -68,8 +68,7 @@ pub(crate) struct Planned {
 /// Plans `parsed`. `keyspace` is the session's.
 pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) -> Result<Planned, QueryError> {
     let names: Vec<Option<String>> = parsed.markers.clone();
-    let mut markers =
-        Markers { specs: vec![None; names.len()], names, keyspace: String::new(), table: String::new() };
+    let mut markers = Markers { specs: vec![None; names.len()], names, keyspace: String::new(), table: String::new() };
     let mut partition_key = Vec::new();
     let plan = match &parsed.statement {
         Statement::Select(statement) => {
@@ -126,7 +125,8 @@ fn plan_batch(
         statements.push(modify);
     }
     let timestamp = batch.using.timestamp.as_ref();
-    let timestamp = timestamp.map(|term| Source::resolve(term, &CqlType::BigInt, "[timestamp]", markers)).transpose()?;
+    let timestamp =
+        timestamp.map(|term| Source::resolve(term, &CqlType::BigInt, "[timestamp]", markers)).transpose()?;
     Ok(Plan::Batch { kind: batch.kind, statements, timestamp })
 }
 

@@ -41,10 +41,7 @@ pub(crate) struct Modify {
     pub ttl: Option<Source>,
 }
 
-fn using(
-    using: &ast::Using,
-    markers: &mut Markers,
-) -> Result<(Option<Source>, Option<Source>), QueryError> {
+fn using(using: &ast::Using, markers: &mut Markers) -> Result<(Option<Source>, Option<Source>), QueryError> {
     let mut resolve = |term: &Option<Term>, ty: CqlType, name: &str| {
         term.as_ref().map(|term| Source::resolve(term, &ty, name, markers)).transpose()
     };
@@ -58,11 +55,7 @@ fn unconditional(conditional: bool) -> Result<(), QueryError> {
     }
 }
 
-pub(super) fn insert(
-    table: Arc<TableDef>,
-    insert: &ast::Insert,
-    markers: &mut Markers,
-) -> Result<Modify, QueryError> {
+pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut Markers) -> Result<Modify, QueryError> {
     unconditional(insert.if_not_exists)?;
     if insert.columns.len() != insert.values.len() {
         return Err(invalid!("Unmatched column names/values"));
@@ -74,11 +67,7 @@ pub(super) fn insert(
             return Err(invalid!("The column names contains duplicates"));
         }
         if column(&table, name)?.is_primary_key() {
-            relations.push(Relation::Column {
-                column: name.clone(),
-                operator: Operator::Equal,
-                value: value.clone(),
-            });
+            relations.push(Relation::Column { column: name.clone(), operator: Operator::Equal, value: value.clone() });
         } else {
             assigned.push((name.as_str(), value));
         }
@@ -97,11 +86,7 @@ pub(super) fn insert(
     settle_target(modify)
 }
 
-pub(super) fn update(
-    table: Arc<TableDef>,
-    update: &ast::Update,
-    markers: &mut Markers,
-) -> Result<Modify, QueryError> {
+pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut Markers) -> Result<Modify, QueryError> {
     unconditional(update.condition != Condition::None)?;
     // Markers are resolved in the order of the text, which clients rely on only through their positions.
     let (timestamp, ttl) = using(&update.using, markers)?;
@@ -119,11 +104,7 @@ pub(super) fn update(
     settle_target(modify)
 }
 
-pub(super) fn delete(
-    table: Arc<TableDef>,
-    delete: &ast::Delete,
-    markers: &mut Markers,
-) -> Result<Modify, QueryError> {
+pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut Markers) -> Result<Modify, QueryError> {
     unconditional(delete.condition != Condition::None)?;
     let timestamp = delete.timestamp.as_ref();
     let timestamp =
@@ -160,8 +141,12 @@ fn base(
     if let Some(filter) = restrictions.filters.first() {
         let name = &filter.column.name;
         return Err(match filter.column.kind {
-            ColumnKind::Clustering(_) => invalid!("PRIMARY KEY column \"{name}\" cannot be restricted as preceding column is not restricted"),
-            ColumnKind::PartitionKey(_) => invalid!("Some partition key parts are missing: {}", missing(&table, relations)),
+            ColumnKind::Clustering(_) => {
+                invalid!("PRIMARY KEY column \"{name}\" cannot be restricted as preceding column is not restricted")
+            }
+            ColumnKind::PartitionKey(_) => {
+                invalid!("Some partition key parts are missing: {}", missing(&table, relations))
+            }
             _ => invalid!("Non PRIMARY KEY columns found in where clause: {name}"),
         });
     }
@@ -215,9 +200,9 @@ fn settle_target(modify: Modify) -> Result<Modify, QueryError> {
     match &modify.target {
         ClusteringTarget::Partition if table.clustering.is_empty() || only_static => Ok(modify),
         ClusteringTarget::Rows(_) => Ok(modify),
-        ClusteringTarget::Range(_) if only_static => Err(invalid!(
-            "Invalid restrictions on clustering columns since the statement modifies only static columns"
-        )),
+        ClusteringTarget::Range(_) if only_static => {
+            Err(invalid!("Invalid restrictions on clustering columns since the statement modifies only static columns"))
+        }
         _ => {
             let names: Vec<&str> = table.clustering.iter().map(|column| column.name.as_str()).collect();
             Err(invalid!("Some clustering keys are missing: {}", names.join(", ")))

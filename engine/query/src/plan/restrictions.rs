@@ -28,9 +28,7 @@ impl OneOf {
     ) -> Result<Vec<Cow<'v, [u8]>>, QueryError> {
         match self {
             OneOf::Equal(source) => Ok(vec![source.bind(values, context)?.required(column)?]),
-            OneOf::In(sources) => {
-                sources.iter().map(|source| source.bind(values, context)?.required(column)).collect()
-            }
+            OneOf::In(sources) => sources.iter().map(|source| source.bind(values, context)?.required(column)).collect(),
             OneOf::InList(source) => {
                 let list = source.bind(values, context)?.required(column)?;
                 let items = collection::elements(&list).map_err(|error| invalid!("{error}"))?;
@@ -109,7 +107,10 @@ fn combinations<'a>(choices: &'a [Vec<Cow<'_, [u8]>>]) -> Vec<Vec<&'a [u8]>> {
 pub(crate) enum PartitionPlan {
     Keys(KeyPlan),
     /// `(after, to]` of the ring, by `token(..)`; `None` is the ring's end.
-    Tokens { lower: Option<(Source, bool)>, upper: Option<(Source, bool)> },
+    Tokens {
+        lower: Option<(Source, bool)>,
+        upper: Option<(Source, bool)>,
+    },
 }
 
 impl PartitionPlan {
@@ -174,12 +175,7 @@ impl SlicePlan {
     }
 
     /// Slices in clustering order, apart from one another.
-    pub fn slices(
-        &self,
-        table: &TableDef,
-        values: &Values<'_>,
-        context: &Context,
-    ) -> Result<Vec<Slice>, QueryError> {
+    pub fn slices(&self, table: &TableDef, values: &Values<'_>, context: &Context) -> Result<Vec<Slice>, QueryError> {
         if self.is_all() {
             return Ok(vec![Slice::all()]);
         }
@@ -323,7 +319,9 @@ impl Analysis<'_> {
                 match def.kind {
                     ColumnKind::PartitionKey(at) => set_once(&mut self.keys[at as usize], one, name)?,
                     ColumnKind::Clustering(at) => set_once(&mut self.clustering[at as usize], one, name)?,
-                    _ => return Err(invalid!("IN predicates on non-primary-key columns ({name}) is not yet supported")),
+                    _ => {
+                        return Err(invalid!("IN predicates on non-primary-key columns ({name}) is not yet supported"));
+                    }
                 }
             }
             Relation::Tuple { columns, operator, value } => {
@@ -376,7 +374,9 @@ impl Analysis<'_> {
                 return Err(invalid!("Unsupported restriction: {column} IS NOT NULL"));
             }
             Relation::Like { column, .. } => {
-                return Err(invalid!("LIKE restriction is only supported on properly indexed columns. {column} is not"));
+                return Err(invalid!(
+                    "LIKE restriction is only supported on properly indexed columns. {column} is not"
+                ));
             }
         }
         Ok(())
@@ -412,13 +412,7 @@ impl Analysis<'_> {
         Ok((first.unwrap_or(0), defs))
     }
 
-    fn range_end(
-        &mut self,
-        at: usize,
-        operator: Operator,
-        values: Vec<Source>,
-        name: &str,
-    ) -> Result<(), QueryError> {
+    fn range_end(&mut self, at: usize, operator: Operator, values: Vec<Source>, name: &str) -> Result<(), QueryError> {
         let inclusive = matches!(operator, Operator::LessOrEqual | Operator::GreaterOrEqual);
         let (end, what) = match operator {
             Operator::Less | Operator::LessOrEqual => (&mut self.upper, "end"),

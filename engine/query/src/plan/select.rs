@@ -26,8 +26,14 @@ pub(crate) enum Expression {
     Clustering(u16),
     Static(u16),
     Regular(u16),
-    WriteTime { is_static: bool, index: u16 },
-    Ttl { is_static: bool, index: u16 },
+    WriteTime {
+        is_static: bool,
+        index: u16,
+    },
+    Ttl {
+        is_static: bool,
+        index: u16,
+    },
     /// Of the whole partition key.
     Token,
     Term(Source),
@@ -71,11 +77,7 @@ impl Select {
     }
 }
 
-pub(super) fn plan(
-    table: Arc<TableDef>,
-    select: &ast::Select,
-    markers: &mut Markers,
-) -> Result<Select, QueryError> {
+pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Markers) -> Result<Select, QueryError> {
     for (used, what) in [(select.json, "SELECT JSON"), (!select.group_by.is_empty(), "GROUP BY")] {
         if used {
             return Err(invalid!("{what} is not supported yet"));
@@ -83,7 +85,8 @@ pub(super) fn plan(
     }
     let outputs = outputs(&table, &select.selection, markers)?;
     if select.distinct {
-        let allowed = |output: &Output| matches!(output.expression, Expression::PartitionKey(_) | Expression::Static(_));
+        let allowed =
+            |output: &Output| matches!(output.expression, Expression::PartitionKey(_) | Expression::Static(_));
         if let Some(output) = outputs.iter().find(|output| !allowed(output)) {
             return Err(invalid!(
                 "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
@@ -134,10 +137,14 @@ fn reverse(table: &TableDef, select: &ast::Select, partition: &PartitionPlan) ->
         }
         let def = column(table, name)?;
         let ColumnKind::Clustering(position) = def.kind else {
-            return Err(invalid!("Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {name}"));
+            return Err(invalid!(
+                "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {name}"
+            ));
         };
         if usize::from(position) != at {
-            return Err(invalid!("Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY"));
+            return Err(invalid!(
+                "Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY"
+            ));
         }
         let this = (*direction == Direction::Descending) != def.descending;
         if *reversed.get_or_insert(this) != this {
@@ -188,11 +195,7 @@ fn place(table: &TableDef, def: &ColumnDef) -> Result<Expression, QueryError> {
     })
 }
 
-fn resolve(
-    table: &TableDef,
-    selector: &Selector,
-    markers: &mut Markers,
-) -> Result<(Expression, CqlType), QueryError> {
+fn resolve(table: &TableDef, selector: &Selector, markers: &mut Markers) -> Result<(Expression, CqlType), QueryError> {
     match selector {
         Selector::Column(name) => {
             let def = column(table, name)?;

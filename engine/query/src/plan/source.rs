@@ -29,7 +29,11 @@ pub(crate) enum Source {
     Marker(u16, CqlType),
     Call(Function, Vec<Source>),
     /// A collection or tuple with markers or calls inside.
-    Compound { term: Term, ty: CqlType, name: String },
+    Compound {
+        term: Term,
+        ty: CqlType,
+        name: String,
+    },
 }
 
 /// A value, or that there is none.

@@ -512,7 +512,7 @@ mod tests {
 
     fn sample(columns: &[u16]) -> Row {
         let cell = |index: &u16| {
-            let value: &[u8] = if index % 2 == 0 { b"blob" } else { &[0, 0, 0, 7] };
+            let value: &[u8] = if index.is_multiple_of(2) { b"blob" } else { &[0, 0, 0, 7] };
             let cell = match index % 5 {
                 0 => Cell::live(20, value),
                 1 => Cell::live(11, value),
