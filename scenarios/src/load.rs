@@ -613,7 +613,7 @@ mod tests {
         assert_eq!(populate.workloads[0].operations, Some(270_258));
         let read = &runs[0].phases[1];
         assert_eq!((read.workloads.len(), read.quiesce), (3, Quiesce::Before));
-        assert_eq!(read.workloads[0].duration_ns, Some(1_280_000_000));
+        assert_eq!(read.workloads[0].duration_ns, Some(4_080_000_000));
         assert_eq!(runs[0].references.len(), 2);
     }
 
@@ -641,7 +641,7 @@ mod tests {
     fn write_10k_has_one_loader() {
         let runs = experiment("lowend/write-10k").runs;
         assert_eq!(runs[1].phases[1].workloads.len(), 1);
-        assert_eq!(runs[1].phases[1].workloads[0].duration_ns, Some(30_200_000_000));
+        assert_eq!(runs[1].phases[1].workloads[0].duration_ns, Some(33_000_000_000));
         assert!(runs.iter().all(|r| r.references.len() == 6));
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! Three floors keep a scaled run meaningful, each a stated rule:
 //! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says more), after a warm-up of
-//!    at least 0.2 s, so that queues settle and percentiles have samples.
+//!    at least 3 s, so that queues settle, caches fill (rule 2 leaves more hot partitions than the scale says) and
+//!    percentiles have samples.
 //! 2. A Gaussian keeps a standard deviation of at least 1,000 partitions (or its own, if smaller): with fewer hot
 //!    partitions than that, single shards would run hot in a way that the full-size experiment does not.
 //! 3. A range keeps at least 1,000 partitions, or its own number.
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::generate::Keys;
 use crate::workload::Workload;
 
-const WARMUP_MIN_NS: u64 = 200_000_000;
+const WARMUP_MIN_NS: u64 = 3_000_000_000;
 const WINDOW_MIN_NS: u64 = 1_000_000_000;
 const STDEV_MIN: f64 = 1_000.0;
 const RANGE_MIN: u64 = 1_000;
@@ -137,8 +138,8 @@ mod tests {
     #[test]
     fn a_timed_phase_keeps_its_least_window() {
         let minute = 60_000_000_000;
-        assert_eq!(thousandth().timed(2 * minute, 20 * minute), (200_000_000, 200_000_000 + 1_080_000_000));
-        assert_eq!(thousandth().timed(0, 5 * minute), (200_000_000, 1_200_000_000));
+        assert_eq!(thousandth().timed(2 * minute, 20 * minute), (3_000_000_000, 3_000_000_000 + 1_080_000_000));
+        assert_eq!(thousandth().timed(0, 5 * minute), (3_000_000_000, 4_000_000_000));
         assert_eq!(Scale::FULL.timed(1, 10), (1, 10));
     }
 

@@ -24,38 +24,3 @@ fn every_kind_of_work_has_a_cost() {
         assert!(missing.is_empty(), "{}: no cost of {missing:?}", system.name);
     }
 }
-
-/// The sums that the tables were split from: hardware facts divided by published rates. A cost that is changed without
-/// its neighbours shows here.
-#[test]
-fn the_costs_of_an_operation_add_up_to_the_published_bound() {
-    let profiles = Profiles::embedded();
-    let us = |system: &str, parts: &[(&str, f64, u64)]| -> f64 {
-        let system = profiles.system(system).unwrap();
-        let instance = profiles.instance("c3.2xlarge").unwrap();
-        parts.iter().map(|(work, times, bytes)| times * system.costs.on(instance, work).ns(*bytes) as f64 / 1e3).sum()
-    };
-    // A QUORUM read of the default row: one replica is the coordinator, one answers over the network; a shard hop at
-    // each; one SSTable a replica.
-    let read = [
-        ("poll", 10.0, 0),
-        ("net-receive", 3.0, 250),
-        ("net-send", 3.0, 250),
-        ("cross-shard", 4.0, 0),
-        ("frame-decode", 1.0, 60),
-        ("statement-execute", 1.0, 0),
-        ("coordinate-read", 1.0, 0),
-        ("message-encode", 2.0, 150),
-        ("message-decode", 2.0, 150),
-        ("memtable-read", 2.0, 0),
-        ("bloom-probe", 2.0, 0),
-        ("sstable-index", 2.0, 0),
-        ("sstable-read", 2.0, 300),
-        ("reconcile", 1.0, 300),
-        ("frame-encode", 1.0, 250),
-    ];
-    let scylla = us("scylla-1.6.1", &read);
-    assert!((150.0..180.0).contains(&scylla), "{scylla} us, published bound 168 us");
-    let cassandra = us("cassandra-3.0.9", &read);
-    assert!((420.0..490.0).contains(&cassandra), "{cassandra} us, published bound 468 us");
-}

@@ -84,8 +84,15 @@ impl Manifest {
     pub async fn remove(folder: &str, shard: u32) -> Result<(), Error> {
         let path = format!("{folder}/{}", name(shard));
         match fs::remove(&path).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&path, "remove")(error)),
-            _ => fs::sync_dir(folder).await.map_err(Error::io(folder, "sync folder")),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(&path, "remove")(error));
+            }
+            _ => {}
+        }
+        match fs::sync_dir(folder).await {
+            // Another shard, which dropped the table too, found the folder empty and removed it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            result => result.map_err(Error::io(folder, "sync folder")),
         }
     }
 }

@@ -85,6 +85,8 @@ pub(crate) struct Execution<'a> {
 
 impl Node {
     /// Executes QUERY, PREPARE, EXECUTE or BATCH.
+    ///
+    /// All but single writes is boxed: a request's future has room for the largest branch, and is moved once.
     pub async fn execute(self: &Rc<Self>, client: &Client, request: Request<'_>) -> Result<Outcome, QueryError> {
         match request {
             Request::Execute { id, parameters } => {
@@ -94,11 +96,11 @@ impl Node {
             }
             Request::Query { query, parameters } => {
                 let keyspace = client.keyspace();
-                let prepared = prepared::plan_text(self, query, keyspace.as_deref())?;
+                let prepared = Rc::new(prepared::plan_text(self, query, keyspace.as_deref())?);
                 self.run(client, &prepared, &parameters).await
             }
-            Request::Prepare { query } => self.prepare(client, query).await,
-            Request::Batch(batch) => self.run_batch(client, &batch).await,
+            Request::Prepare { query } => Box::pin(self.prepare(client, query)).await,
+            Request::Batch(batch) => Box::pin(self.run_batch(client, &batch)).await,
             _ => Err(QueryError::protocol("Not a request that a statement can answer")),
         }
     }
@@ -136,24 +138,24 @@ impl Node {
                 self.modify(modify, execution).await?;
                 Ok(Outcome::Void)
             }
-            Plan::Select(select) => self.select(select, execution).await.map(Outcome::Body),
+            Plan::Select(select) => Box::pin(self.select(select, execution)).await.map(Outcome::Body),
             Plan::Batch { kind, statements, timestamp } => {
                 let context = self.context();
                 let timestamp = modify::timestamp_of(timestamp.as_ref(), &values, &context)?;
                 let parameters = Parameters { timestamp: timestamp.or(parameters.timestamp), ..*parameters };
                 let execution = Execution { parameters: &parameters, values: &values };
                 let statements: Vec<_> = statements.iter().map(|modify| (modify, execution)).collect();
-                self.modify_together(*kind, &statements, parameters.consistency).await?;
+                Box::pin(self.modify_together(*kind, &statements, parameters.consistency)).await?;
                 Ok(Outcome::Void)
             }
             Plan::Schema(ddl) => {
-                let change = agreement::change(self, ddl.clone()).await?;
+                let change = Box::pin(agreement::change(self, ddl.clone())).await?;
                 Ok(change.map_or(Outcome::Void, |change| {
                     Outcome::of(|out| response::encode_schema_change(out, &change.to_protocol()))
                 }))
             }
             Plan::Truncate(table) => {
-                self.truncate(table).await?;
+                Box::pin(self.truncate(table)).await?;
                 Ok(Outcome::Void)
             }
             Plan::Use(keyspace) => {

@@ -181,14 +181,17 @@ impl Node {
     pub(super) async fn modify(self: &Rc<Self>, modify: &Modify, execution: Execution<'_>) -> Result<(), QueryError> {
         let consistency = execution.parameters.consistency;
         plan::check_write_consistency(consistency)?;
-        let partitions = partitions(self, modify, execution, &self.context())?;
         let table = &modify.table;
-        let several = partitions.len() > 1;
-        for partition in partitions.into_iter().filter(|partition| !partition.is_empty()) {
-            let token = Token::of_key(&partition.key);
-            let bytes = encode(table, partition);
-            let kind = if several { WriteType::UnloggedBatch } else { WriteType::Simple };
-            self.write(&table.keyspace, token, bytes, consistency, kind).await?;
+        // Encoded at once: only the bytes have to wait for the replicas.
+        let partitions = partitions(self, modify, execution, &self.context())?;
+        let kind = if partitions.len() > 1 { WriteType::UnloggedBatch } else { WriteType::Simple };
+        let mutations: Vec<(Token, Vec<u8>)> = partitions
+            .into_iter()
+            .filter(|partition| !partition.is_empty())
+            .map(|partition| (Token::of_key(&partition.key), encode(table, partition)))
+            .collect();
+        for (token, mutation) in mutations {
+            self.write(&table.keyspace, token, mutation, consistency, kind).await?;
         }
         Ok(())
     }

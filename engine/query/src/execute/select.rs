@@ -64,7 +64,10 @@ impl Node {
                 }
                 PartitionPlan::Tokens { lower, upper } => {
                     match PartitionPlan::tokens(lower, upper, values, &context)? {
-                        Some(tokens) => self.select_tokens(select, &mut collector, tokens, execution, &context).await?,
+                        Some(tokens) => {
+                            // Boxed, to keep the future of reads by key small.
+                            Box::pin(self.select_tokens(select, &mut collector, tokens, execution, &context)).await?
+                        }
                         None => Flow::Done,
                     }
                 }

@@ -61,6 +61,11 @@ impl KeyPlan {
 
     /// Serialised partition keys; several in their own order, each once.
     pub fn keys(&self, values: &Values<'_>, context: &Context) -> Result<Vec<Vec<u8>>, QueryError> {
+        if let ([OneOf::Equal(source)], [name]) = (self.components.as_slice(), self.names.as_slice()) {
+            // By far the most frequent form.
+            let key = source.bind(values, context)?.required(name)?.into_owned();
+            return check_key(&key).map(|()| vec![key]);
+        }
         let mut choices = Vec::with_capacity(self.components.len());
         for (one, name) in self.components.iter().zip(&self.names) {
             choices.push(one.bind(name, values, context)?);
@@ -68,12 +73,7 @@ impl KeyPlan {
         let mut keys = Vec::new();
         for combination in combinations(&choices) {
             let key = serialize_partition_key(&combination);
-            if key.is_empty() {
-                return Err(invalid!("Key may not be empty"));
-            }
-            if key.len() > usize::from(u16::MAX) {
-                return Err(invalid!("Key length of {} is longer than maximum of {}", key.len(), u16::MAX));
-            }
+            check_key(&key)?;
             keys.push(key);
         }
         if keys.len() > 1 {
@@ -81,6 +81,16 @@ impl KeyPlan {
             keys.dedup();
         }
         Ok(keys)
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), QueryError> {
+    match key.len() {
+        0 => Err(invalid!("Key may not be empty")),
+        len if len > usize::from(u16::MAX) => {
+            Err(invalid!("Key length of {len} is longer than maximum of {}", u16::MAX))
+        }
+        _ => Ok(()),
     }
 }
 

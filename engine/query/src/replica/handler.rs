@@ -51,6 +51,14 @@ async fn answer(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> Result<
             let partition = super::read(node, token, version, codec::decode_read(command)?).await?;
             Ok(codec::encode_answer(partition.as_ref()))
         }
+        // Boxed: with what these need, the future of every write and read would be several times larger.
+        _ => Box::pin(answer_seldom(node, verb, payload)).await,
+    }
+}
+
+/// Requests beside those of statements on single partitions.
+async fn answer_seldom(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> Result<Vec<u8>, String> {
+    match verb {
         verb::SCAN => {
             let (version, command) = codec::decode_version(payload)?;
             let (partitions, more) = super::scan(node, version, codec::decode_scan(command)?).await?;

@@ -24,9 +24,9 @@ pub fn keyspace(keyspace: &KeyspaceDef) -> String {
 }
 
 pub fn table(table: &TableDef) -> String {
-    let mut text = format!("CREATE TABLE {}.{} (", identifier(&table.keyspace), identifier(&table.name));
+    let mut text = format!("CREATE TABLE {}.{} (\n", identifier(&table.keyspace), identifier(&table.name));
     let columns = |list: &[ColumnDef], suffix: &str| -> String {
-        list.iter().map(|c| format!("{} {}{suffix}, ", identifier(&c.name), c.ty)).collect()
+        list.iter().map(|c| format!("    {} {}{suffix},\n", identifier(&c.name), c.ty)).collect()
     };
     text += &columns(&table.partition_key, "");
     text += &columns(&table.clustering, "");
@@ -36,24 +36,24 @@ pub fn table(table: &TableDef) -> String {
     let partition = names(&table.partition_key);
     let partition = if table.partition_key.len() > 1 { format!("({partition})") } else { partition };
     let separator = if table.clustering.is_empty() { "" } else { ", " };
-    let _ = write!(text, "PRIMARY KEY ({partition}{separator}{}))", names(&table.clustering));
+    let _ = write!(text, "    PRIMARY KEY ({partition}{separator}{})\n)", names(&table.clustering));
     text += " WITH ";
     if !table.clustering.is_empty() {
         let order = |c: &ColumnDef| format!("{} {}", identifier(&c.name), if c.descending { "DESC" } else { "ASC" });
         let order = table.clustering.iter().map(order).collect::<Vec<_>>().join(", ");
-        let _ = write!(text, "CLUSTERING ORDER BY ({order}) AND ");
+        let _ = write!(text, "CLUSTERING ORDER BY ({order})\n    AND ");
     }
     let options = &table.options;
     let maps = |m: &std::collections::BTreeMap<String, String>| map(m.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     let _ = write!(text, "bloom_filter_fp_chance = {:?}", options.bloom_filter_fp_chance);
-    let _ = write!(text, " AND caching = {}", maps(&options.caching));
-    let _ = write!(text, " AND comment = {}", string(&options.comment));
-    let _ = write!(text, " AND compaction = {}", maps(&options.compaction));
-    let _ = write!(text, " AND compression = {}", maps(&options.compression));
-    let _ = write!(text, " AND default_time_to_live = {}", options.default_time_to_live_s);
-    let _ = write!(text, " AND gc_grace_seconds = {}", options.gc_grace_seconds);
+    let _ = write!(text, "\n    AND caching = {}", maps(&options.caching));
+    let _ = write!(text, "\n    AND comment = {}", string(&options.comment));
+    let _ = write!(text, "\n    AND compaction = {}", maps(&options.compaction));
+    let _ = write!(text, "\n    AND compression = {}", maps(&options.compression));
+    let _ = write!(text, "\n    AND default_time_to_live = {}", options.default_time_to_live_s);
+    let _ = write!(text, "\n    AND gc_grace_seconds = {}", options.gc_grace_seconds);
     for (name, value) in &options.other {
-        let _ = write!(text, " AND {name} = {value}");
+        let _ = write!(text, "\n    AND {name} = {value}");
     }
     text
 }
