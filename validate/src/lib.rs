@@ -1,1 +1,0 @@
-//! The same scenario on real servers.
