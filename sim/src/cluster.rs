@@ -16,8 +16,8 @@ use crate::host::HostId;
 use crate::model::HostModel;
 use crate::world::World;
 
-const DATA_DIR: &str = "/data";
-const COMMITLOG_DIR: &str = "/commitlog";
+pub(crate) const DATA_DIR: &str = "/data";
+pub(crate) const COMMITLOG_DIR: &str = "/commitlog";
 
 /// A shard whose server gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,8 @@
 //! here knows what was published: references are held against the record only after the run.
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hwprofiles::CommitlogSync;
@@ -17,10 +16,9 @@ use scenarios::model::Quiesce;
 use scenarios::{Kind, PhaseRecord, Recorder, Resource, Run, RunRecord};
 use server::NodeConfig;
 
+use crate::cluster::{self, Cluster, address};
 use crate::{HostCounters, HostId, HostModel, NetworkModel, Settings, World};
 
-const DATA: &str = "/data";
-const COMMITLOG: &str = "/commitlog";
 /// Default of cassandra-stress: `-mode native cql3 connectionsPerHost=8`.
 const CONNECTIONS_PER_HOST: u32 = 8;
 /// How long loaders try a node that does not answer, in virtual time.
@@ -82,12 +80,9 @@ struct Simulation<'a> {
     world: &'a Rc<World>,
     run: &'a Run,
     board: Rc<Board>,
+    cluster: Rc<Cluster>,
     servers: Vec<HostId>,
     loaders: Vec<HostId>,
-}
-
-fn server_ip(node: u32) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, node as u8 + 1))
 }
 
 fn loader_ip(loader: u32) -> IpAddr {
@@ -97,13 +92,11 @@ fn loader_ip(loader: u32) -> IpAddr {
 impl<'a> Simulation<'a> {
     fn new(world: &'a Rc<World>, run: &'a Run) -> Self {
         let commitlog = run.commitlog_disk.as_ref().unwrap_or(&run.data_disk);
-        let disks = [("/", &run.data_disk), (COMMITLOG, commitlog)];
+        let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
         let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
-        let servers = (0..run.nodes).map(|node| {
-            let model = HostModel::from_profiles(&format!("node {}", node + 1), &run.instance, &run.system, disks);
-            world.add_host(server_ip(node), model)
-        });
-        let servers = servers.collect();
+        let models = (0..run.nodes)
+            .map(|node| HostModel::from_profiles(&format!("node {}", node + 1), &run.instance, &run.system, disks));
+        let cluster = Cluster::boot(world, models.collect(), &node_config(run));
         let loaders = (0..run.loader_nodes).map(|loader| {
             let name = format!("loader {}", loader + 1);
             let model =
@@ -111,11 +104,10 @@ impl<'a> Simulation<'a> {
             world.add_host(loader_ip(loader), model)
         });
         let loaders = loaders.collect();
-        Self { world, run, board: Rc::default(), servers, loaders }
+        Self { world, run, board: Rc::default(), servers: cluster.hosts(), cluster, loaders }
     }
 
     fn go(self, progress: &Progress) -> Result<Vec<PhaseRecord>, RunError> {
-        self.boot_servers();
         self.boot_loaders();
         let shards = self.loaders.len() * self.run.shards().1 as usize;
         let board = self.board.clone();
@@ -123,54 +115,9 @@ impl<'a> Simulation<'a> {
         (0..self.run.phases.len()).map(|phase| self.phase(phase, progress)).collect()
     }
 
-    fn node_config(&self, node: u32) -> NodeConfig {
-        let run = self.run;
-        let address = server_ip(node);
-        let memory = run.memory();
-        let mut config = NodeConfig::single(address, DATA);
-        config.cluster_name = run.scenario.clone();
-        config.nodes = (0..run.nodes).map(server_ip).map(cluster::NodeConfig::new).collect();
-        config.commitlog_dir = COMMITLOG.into();
-        config.memtable_bytes = memory.memtable.max(MEMTABLE_MIN_BYTES * u64::from(run.shards().0));
-        // The engine's block cache stands for the system's row cache and for the kernel's page cache.
-        config.cache_bytes = memory.row_cache + memory.page_cache;
-        config.compaction_small_bytes = run.scale.amount(config.compaction_small_bytes);
-        if let Some(commitlog) = &run.system.commitlog {
-            config.sync = match &commitlog.sync {
-                CommitlogSync::Batch => storage::SyncMode::Batch,
-                CommitlogSync::Periodic(every) => {
-                    storage::SyncMode::Periodic { every: Duration::from_nanos(every.u64()) }
-                }
-            };
-            config.commitlog_segment_bytes = run.scale.amount(commitlog.segment.u64()).max(SEGMENT_MIN_BYTES);
-            config.commitlog_bytes =
-                run.scale.amount(commitlog.total.u64()).max(4 * SEGMENT_MIN_BYTES * u64::from(run.shards().0));
-        }
-        let throttle = run.system.throttles.compaction.as_ref();
-        config.compaction_mb_per_s = throttle.map(|limit| limit.f64() / 1e6);
-        config
-    }
-
-    fn boot_servers(&self) {
-        for (node, &host) in self.servers.iter().enumerate() {
-            let config = Arc::new(self.node_config(node as u32));
-            let board = self.board.clone();
-            self.world.boot(host, move |_| {
-                let (config, board) = (config.clone(), board.clone());
-                async move {
-                    if let Err(error) = server::run_shard(config, || ()).await {
-                        board.node_failed.borrow_mut().get_or_insert((node + 1, error.to_string()));
-                    }
-                }
-            });
-        }
-    }
-
     fn boot_loaders(&self) {
         let target = Rc::new(Target {
-            nodes: (0..self.run.nodes)
-                .map(|node| SocketAddr::new(server_ip(node), cluster::topology::NATIVE_PORT))
-                .collect(),
+            nodes: self.cluster.native_addrs(),
             table: self.run.table(),
             connections_per_host: CONNECTIONS_PER_HOST,
             patience: PATIENCE,
@@ -208,11 +155,16 @@ impl<'a> Simulation<'a> {
         const STEP_NS: u64 = 50_000_000;
         let end = self.world.now() + PHASE_MAX_NS;
         let board = &self.board;
-        let stopped = || board.failed.borrow().is_some() || board.node_failed.borrow().is_some();
+        let stopped = || {
+            board.failed.borrow().is_some()
+                || board.node_failed.borrow().is_some()
+                || !self.cluster.failures().is_empty()
+        };
         while self.world.now() < end {
             let reached = self.world.run_until_true(self.world.now() + STEP_NS, || ready() || stopped());
             tell();
-            if let Some((node, cause)) = board.node_failed.borrow_mut().take() {
+            let failed = self.cluster.failures().into_iter().next().map(|failure| (failure.node + 1, failure.cause));
+            if let Some((node, cause)) = failed.or_else(|| board.node_failed.borrow_mut().take()) {
                 return Err(RunError::Node { node, cause });
             }
             if let Some(cause) = board.failed.borrow_mut().take() {
@@ -370,6 +322,29 @@ impl<'a> Simulation<'a> {
         }
         all
     }
+}
+
+/// What all nodes have in common; the cluster gives addresses and folders.
+fn node_config(run: &Run) -> NodeConfig {
+    let memory = run.memory();
+    let mut config = NodeConfig::single(address(0), cluster::DATA_DIR);
+    config.cluster_name = run.scenario.clone();
+    config.memtable_bytes = memory.memtable.max(MEMTABLE_MIN_BYTES * u64::from(run.shards().0));
+    // The engine's block cache stands for the system's row cache and for the kernel's page cache.
+    config.cache_bytes = memory.row_cache + memory.page_cache;
+    config.compaction_small_bytes = run.scale.amount(config.compaction_small_bytes);
+    if let Some(commitlog) = &run.system.commitlog {
+        config.sync = match &commitlog.sync {
+            CommitlogSync::Batch => storage::SyncMode::Batch,
+            CommitlogSync::Periodic(every) => storage::SyncMode::Periodic { every: Duration::from_nanos(every.u64()) },
+        };
+        config.commitlog_segment_bytes = run.scale.amount(commitlog.segment.u64()).max(SEGMENT_MIN_BYTES);
+        config.commitlog_bytes =
+            run.scale.amount(commitlog.total.u64()).max(4 * SEGMENT_MIN_BYTES * u64::from(run.shards().0));
+    }
+    let throttle = run.system.throttles.compaction.as_ref();
+    config.compaction_mb_per_s = throttle.map(|limit| limit.f64() / 1e6);
+    config
 }
 
 /// Floors of what is scaled. A flush, and a new segment, take a number of disk operations whatever their size, at
