@@ -11,7 +11,7 @@ use reactor::{Buf, Group};
 use super::frame::{ERROR, HEADER_LEN, Header, ONE_WAY, RESPONSE};
 use super::handshake::Hello;
 use super::link::{Link, LinkError};
-use super::messenger::{LANE_GROUPS, Messenger, messenger_of};
+use super::messenger::{LANE_GROUPS, Messenger, messenger_once_started};
 use super::{CallError, Payload, Verb, frame, remote_code};
 use crate::topology::NodeIndex;
 
@@ -168,7 +168,7 @@ impl Messenger {
         let (node, group) = (self.local(), LANE_GROUPS[usize::from(hello.lane.min(1))]);
         drop(reactor::submit_to_with(shard, group, "internode-serve", move || async move {
             let connection = Connection::adopt(fd);
-            if let Some(messenger) = messenger_of(node) {
+            if let Some(messenger) = messenger_once_started(node).await {
                 messenger.serve(connection, hello, header.id, rest).await;
             }
         }));

@@ -100,10 +100,35 @@ pub struct Messenger {
 
 /// The shard's messengers by node: one, except where a test runs several nodes on one shard.
 #[derive(Default)]
-struct Registry(RefCell<BTreeMap<NodeIndex, Weak<Messenger>>>);
+struct Registry {
+    messengers: RefCell<BTreeMap<NodeIndex, Weak<Messenger>>>,
+    registered: Notify,
+}
+
+impl Registry {
+    fn of_shard() -> Rc<Registry> {
+        reactor::local().unwrap_or_else(|| {
+            let registry = Rc::new(Registry::default());
+            reactor::set_local(registry.clone());
+            registry
+        })
+    }
+}
 
 pub(super) fn messenger_of(node: NodeIndex) -> Option<Rc<Messenger>> {
-    reactor::local::<Registry>()?.0.borrow().get(&node)?.upgrade()
+    reactor::local::<Registry>()?.messengers.borrow().get(&node)?.upgrade()
+}
+
+/// The same, but waits for it: shard 0 listens before every other shard has started. `None` when it has ended.
+pub(super) async fn messenger_once_started(node: NodeIndex) -> Option<Rc<Messenger>> {
+    let registry = Registry::of_shard();
+    loop {
+        let registered = registry.registered.notified();
+        if let Some(messenger) = registry.messengers.borrow().get(&node) {
+            return messenger.upgrade();
+        }
+        registered.await;
+    }
 }
 
 impl Messenger {
@@ -138,12 +163,9 @@ impl Messenger {
             stopped: Notify::new(),
             counters: MessengerCounters::default(),
         });
-        let registry = reactor::local::<Registry>().unwrap_or_else(|| {
-            let registry = Rc::new(Registry::default());
-            reactor::set_local(registry.clone());
-            registry
-        });
-        registry.0.borrow_mut().insert(messenger.local(), Rc::downgrade(&messenger));
+        let registry = Registry::of_shard();
+        registry.messengers.borrow_mut().insert(messenger.local(), Rc::downgrade(&messenger));
+        registry.registered.notify_all();
         drop(reactor::spawn(Group::Statement, "internode-sweep", messenger.clone().sweep()));
         if let Some(listener) = listener {
             drop(reactor::spawn(Group::Maintenance, "internode-accept", messenger.clone().accept(listener)));
