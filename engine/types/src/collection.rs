@@ -3,6 +3,7 @@
 //! and may end early; its missing fields are null.
 
 use crate::error::{Error, marshal};
+use crate::vint;
 
 /// A negative length is null.
 pub fn write_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
@@ -88,6 +89,41 @@ pub fn fields(bytes: &[u8], count: usize) -> Result<Vec<Option<&[u8]>>, Error> {
     Ok(list)
 }
 
+/// The elements of a vector: side by side when their type fixes the length, else each behind its length as an unsigned
+/// vint (`VectorType` of Apache Cassandra 5).
+pub fn vector_elements(bytes: &[u8], fixed_len: Option<usize>, dimension: u32) -> Result<Vec<&[u8]>, Error> {
+    let short = || marshal("Not enough bytes to read a vector");
+    // Even empty elements have their length: the dimension, which comes from a type's name, must not size a buffer.
+    let needed = fixed_len.unwrap_or(1).checked_mul(dimension as usize).ok_or_else(short)?;
+    if bytes.len() < needed {
+        return Err(short());
+    }
+    let mut rest = bytes;
+    let mut list = Vec::with_capacity(dimension as usize);
+    for _ in 0..dimension {
+        let len = match fixed_len {
+            Some(len) => len,
+            None => vint::read_unsigned(&mut rest).and_then(|len| usize::try_from(len).ok()).ok_or_else(short)?,
+        };
+        let (element, behind) = rest.split_at_checked(len).ok_or_else(short)?;
+        list.push(element);
+        rest = behind;
+    }
+    if rest.is_empty() { Ok(list) } else { Err(marshal("Unexpected extraneous bytes after vector value")) }
+}
+
+/// What [`vector_elements`] reads.
+pub fn write_vector<'a>(fixed_len: Option<usize>, elements: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for element in elements {
+        if fixed_len.is_none() {
+            vint::write_unsigned(element.len() as u64, &mut out);
+        }
+        out.extend_from_slice(element);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +137,10 @@ mod tests {
         assert_eq!(entries(&map).unwrap(), [(Some(&b"k"[..]), Some(&b"v"[..]))]);
         let tuple = write_tuple([Some(&b"x"[..]), None]);
         assert_eq!(fields(&tuple, 3).unwrap(), [Some(&b"x"[..]), None, None]);
+        for (fixed_len, bytes) in [(Some(2), &b"abcd"[..]), (None, b"\x02ab\x02cd")] {
+            assert_eq!(write_vector(fixed_len, [&b"ab"[..], b"cd"]), bytes);
+            assert_eq!(vector_elements(bytes, fixed_len, 2).unwrap(), [b"ab", b"cd"]);
+        }
     }
 
     #[test]
@@ -110,5 +150,8 @@ mod tests {
         assert!(elements(b"\0\0\0\x01\0\0\0\x05ab").is_err());
         assert!(elements(b"\0\0").is_err());
         assert!(fields(b"\0\0\0\x01x\0", 1).is_err());
+        assert!(vector_elements(b"ab", Some(2), u32::MAX).is_err());
+        assert!(vector_elements(b"\x01a\x02b", None, 2).is_err());
+        assert!(vector_elements(b"\x01ab", None, 1).is_err());
     }
 }

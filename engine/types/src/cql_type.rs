@@ -1,6 +1,9 @@
 //! The types of CQL: names, binary forms, order.
 
-/// A CQL type. Scalars first; the collection forms are always handled as one frozen value here.
+use std::sync::Arc;
+
+/// A CQL type. Scalars first. Values of the compound forms are handled in one piece here, whatever is frozen; what a
+/// column of several cells is made of is in `multi_cell`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CqlType {
     Ascii,
@@ -27,7 +30,28 @@ pub enum CqlType {
     Set(Box<CqlType>),
     Map(Box<CqlType>, Box<CqlType>),
     Tuple(Vec<CqlType>),
+    Udt(Arc<UserType>),
+    /// A fixed number of elements, none of them null.
+    Vector(Box<CqlType>, u32),
     Frozen(Box<CqlType>),
+}
+
+/// A type that a user has named. Fields stay in the order of their definition: values and cell paths go by position.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UserType {
+    pub keyspace: String,
+    pub name: String,
+    pub fields: Vec<(String, CqlType)>,
+}
+
+impl UserType {
+    pub fn field_index(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|(field, _)| field == name)
+    }
+
+    pub fn field_types(&self) -> impl Iterator<Item = &CqlType> {
+        self.fields.iter().map(|(_, ty)| ty)
+    }
 }
 
 impl CqlType {
@@ -41,6 +65,10 @@ impl CqlType {
 
     pub fn map(key: CqlType, value: CqlType) -> CqlType {
         CqlType::Map(Box::new(key), Box::new(value))
+    }
+
+    pub fn vector(element: CqlType, dimension: u32) -> CqlType {
+        CqlType::Vector(Box::new(element), dimension)
     }
 
     pub fn frozen(self) -> CqlType {
@@ -62,9 +90,9 @@ impl CqlType {
         matches!(self.unfrozen(), CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..))
     }
 
-    /// A list, set or map that is not frozen: Cassandra stores it as one cell per element.
+    /// A list, set, map or user type that is not frozen: it is stored as one cell per element.
     pub fn is_multi_cell(&self) -> bool {
-        matches!(self, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..))
+        matches!(self, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) | CqlType::Udt(_))
     }
 
     pub fn is_counter(&self) -> bool {
@@ -78,6 +106,8 @@ impl CqlType {
             CqlType::List(e) | CqlType::Set(e) => e.is_comparable(),
             CqlType::Map(k, v) => k.is_comparable() && v.is_comparable(),
             CqlType::Tuple(fields) => fields.iter().all(CqlType::is_comparable),
+            CqlType::Udt(udt) => udt.field_types().all(CqlType::is_comparable),
+            CqlType::Vector(element, _) => element.is_comparable(),
             _ => true,
         }
     }
@@ -91,15 +121,17 @@ impl CqlType {
             CqlType::Int | CqlType::Float => Some(4),
             CqlType::BigInt | CqlType::Double | CqlType::Timestamp => Some(8),
             CqlType::Uuid | CqlType::TimeUuid => Some(16),
+            CqlType::Vector(element, dimension) => element.fixed_len()?.checked_mul(*dimension as usize),
             _ => None,
         }
     }
 
     /// The `[option]` id of the native protocol, v4 specification section 4.2.5.2. `duration` has its id in v5
-    /// only: in v4 it goes as a custom type (0) with its marshal class, as Cassandra does for older clients.
+    /// only: in v4 it goes as a custom type (0) with its marshal class, as Cassandra does for older clients. Vectors
+    /// have none in any version.
     pub fn option_id(&self) -> u16 {
         match self.unfrozen() {
-            CqlType::Duration => 0x00,
+            CqlType::Duration | CqlType::Vector(..) => 0x00,
             CqlType::Ascii => 0x01,
             CqlType::BigInt => 0x02,
             CqlType::Blob => 0x03,
@@ -122,6 +154,7 @@ impl CqlType {
             CqlType::List(_) => 0x20,
             CqlType::Map(..) => 0x21,
             CqlType::Set(_) => 0x22,
+            CqlType::Udt(_) => 0x30,
             CqlType::Tuple(_) => 0x31,
             CqlType::Frozen(_) => unreachable!("unfrozen() strips it"),
         }

@@ -14,6 +14,7 @@ pub mod duration;
 mod error;
 pub mod hash;
 mod literal;
+pub mod multi_cell;
 mod order;
 mod partition_key;
 mod schema;
@@ -24,7 +25,7 @@ pub mod uuid;
 mod validate;
 pub mod vint;
 
-pub use cql_type::CqlType;
+pub use cql_type::{CqlType, UserType};
 pub use error::Error;
 pub use literal::quote_identifier;
 pub use partition_key::{partition_key_components, serialize_partition_key, serialize_partition_key_into};

@@ -49,7 +49,12 @@ impl CqlType {
             CqlType::Time => calendar::time_from_text(text)?.to_be_bytes().to_vec(),
             CqlType::Duration => CqlDuration::parse(text)?.to_bytes(),
             CqlType::Frozen(inner) => return inner.from_text(text),
-            CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) | CqlType::Tuple(_) => {
+            CqlType::List(_)
+            | CqlType::Set(_)
+            | CqlType::Map(..)
+            | CqlType::Tuple(_)
+            | CqlType::Udt(_)
+            | CqlType::Vector(..) => {
                 return Err(refuse("collection"));
             }
         })
@@ -99,6 +104,19 @@ impl CqlType {
                     parts.push(nullable_text(ty, field)?);
                 }
                 format!("({})", parts.join(", "))
+            }
+            CqlType::Udt(udt) => {
+                let mut parts = Vec::new();
+                for (field, (name, ty)) in collection::fields(bytes, udt.fields.len())?.into_iter().zip(&udt.fields) {
+                    parts.push(format!("{}: {}", quote_identifier(name), nullable_text(ty, field)?));
+                }
+                format!("{{{}}}", parts.join(", "))
+            }
+            CqlType::Vector(element, dimension) => {
+                let elements = collection::vector_elements(bytes, element.fixed_len(), *dimension)?;
+                let parts: Result<Vec<_>, _> =
+                    elements.into_iter().map(|value| element.to_cql_literal(value)).collect();
+                format!("[{}]", parts?.join(", "))
             }
         })
     }

@@ -34,7 +34,11 @@ impl CqlType {
                 compare_collection(a, b, &[element]).unwrap_or_else(|| a.cmp(b))
             }
             CqlType::Map(key, value) => compare_collection(a, b, &[key, value]).unwrap_or_else(|| a.cmp(b)),
-            CqlType::Tuple(fields) => compare_tuple(a, b, fields).unwrap_or_else(|| a.cmp(b)),
+            CqlType::Tuple(fields) => compare_tuple(a, b, fields.iter()).unwrap_or_else(|| a.cmp(b)),
+            CqlType::Udt(udt) => compare_tuple(a, b, udt.field_types()).unwrap_or_else(|| a.cmp(b)),
+            CqlType::Vector(element, dimension) => {
+                compare_vector(a, b, element, *dimension).unwrap_or_else(|| a.cmp(b))
+            }
         }
     }
 }
@@ -145,7 +149,7 @@ fn compare_collection(mut a: &[u8], mut b: &[u8], types: &[&CqlType]) -> Option<
 }
 
 /// Field by field, null first; a tuple that ends early equals one with trailing nulls.
-fn compare_tuple(mut a: &[u8], mut b: &[u8], fields: &[CqlType]) -> Option<Ordering> {
+fn compare_tuple<'t>(mut a: &[u8], mut b: &[u8], fields: impl Iterator<Item = &'t CqlType>) -> Option<Ordering> {
     if a.is_empty() || b.is_empty() {
         return Some(a.len().cmp(&b.len()));
     }
@@ -158,6 +162,17 @@ fn compare_tuple(mut a: &[u8], mut b: &[u8], fields: &[CqlType]) -> Option<Order
         }
     }
     Some(Ordering::Equal)
+}
+
+/// Element by element.
+fn compare_vector(a: &[u8], b: &[u8], element: &CqlType, dimension: u32) -> Option<Ordering> {
+    if a.is_empty() || b.is_empty() {
+        return Some(a.len().cmp(&b.len()));
+    }
+    let list = |bytes| collection::vector_elements(bytes, element.fixed_len(), dimension).ok();
+    let (a, b) = (list(a)?, list(b)?);
+    let orders = a.into_iter().zip(b).map(|(x, y)| element.compare(x, y));
+    Some(orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal))
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //! and in the protocol (`org.apache.cassandra.db.marshal.MapType(...)`).
 
 use std::fmt;
+use std::sync::Arc;
 
-use crate::{CqlType, Error};
+use crate::validate::hex;
+use crate::{CqlType, Error, UserType, quote_identifier};
 
 const MARSHAL_PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 
@@ -41,6 +43,8 @@ impl fmt::Display for CqlType {
             CqlType::Set(element) => write!(f, "set<{element}>"),
             CqlType::Map(key, value) => write!(f, "map<{key}, {value}>"),
             CqlType::Frozen(inner) => write!(f, "frozen<{inner}>"),
+            CqlType::Udt(udt) => f.write_str(&quote_identifier(&udt.name)),
+            CqlType::Vector(element, dimension) => write!(f, "vector<{element}, {dimension}>"),
             CqlType::Tuple(fields) => {
                 f.write_str("tuple<")?;
                 for (at, field) in fields.iter().enumerate() {
@@ -75,10 +79,15 @@ impl CqlType {
         SCALAR_NAMES.iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0.clone())
     }
 
-    /// The form that `Display` writes; case and spaces do not matter.
+    /// The form that `Display` writes; case and spaces do not matter. User types are unknown.
     pub fn parse(text: &str) -> Result<CqlType, Error> {
+        CqlType::parse_with(text, &|_, _| None)
+    }
+
+    /// As [`CqlType::parse`], with the user types that `known` finds by keyspace, when one is written, and name.
+    pub fn parse_with(text: &str, known: &UserTypes<'_>) -> Result<CqlType, Error> {
         let mut names = Names { rest: text, whole: text, open: '<', close: '>' };
-        let ty = names.cql(DEPTH_MAX)?;
+        let ty = names.cql(DEPTH_MAX, known)?;
         names.end()?;
         Ok(ty)
     }
@@ -90,35 +99,59 @@ impl CqlType {
             out.push_str(MARSHAL_PACKAGE);
             out.push_str("ReversedType(");
         }
-        self.write_marshal(&mut out);
+        self.write_marshal(false, &mut out);
         if reversed {
             out.push(')');
         }
         out
     }
 
-    fn write_marshal(&self, out: &mut String) {
-        // Tuples are frozen by nature and have no FrozenType around them.
-        if let CqlType::Frozen(inner) = self
-            && !matches!(inner.unfrozen(), CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..))
-        {
-            return inner.write_marshal(out);
+    /// `inside_frozen`: there, everything is frozen without saying so, as `AbstractType.toString(ignoreFreezing)`.
+    fn write_marshal(&self, inside_frozen: bool, out: &mut String) {
+        if let CqlType::Frozen(inner) = self {
+            // Only what could be in several cells has a FrozenType around it: tuples are frozen by nature.
+            let says_so = inner.unfrozen().is_multi_cell();
+            if inside_frozen || !says_so {
+                return inner.write_marshal(inside_frozen || says_so, out);
+            }
+            out.push_str(MARSHAL_PACKAGE);
+            out.push_str("FrozenType(");
+            inner.write_marshal(true, out);
+            return out.push(')');
         }
         out.push_str(MARSHAL_PACKAGE);
-        let mut with = |class: &str, parameters: &[&CqlType]| {
+        let mut with = |class: &str, parameters: &mut dyn Iterator<Item = &CqlType>, inside_frozen: bool| {
             out.push_str(class);
-            for (at, parameter) in parameters.iter().enumerate() {
+            for (at, parameter) in parameters.enumerate() {
                 out.push(if at == 0 { '(' } else { ',' });
-                parameter.write_marshal(out);
+                parameter.write_marshal(inside_frozen, out);
             }
             out.push(')');
         };
         match self {
-            CqlType::List(element) => with("ListType", &[element]),
-            CqlType::Set(element) => with("SetType", &[element]),
-            CqlType::Map(key, value) => with("MapType", &[key, value]),
-            CqlType::Tuple(fields) => with("TupleType", &fields.iter().collect::<Vec<_>>()),
-            CqlType::Frozen(inner) => with("FrozenType", &[inner]),
+            CqlType::List(element) => with("ListType", &mut [&**element].into_iter(), inside_frozen),
+            CqlType::Set(element) => with("SetType", &mut [&**element].into_iter(), inside_frozen),
+            CqlType::Map(key, value) => with("MapType", &mut [&**key, &**value].into_iter(), inside_frozen),
+            CqlType::Tuple(fields) => with("TupleType", &mut fields.iter(), true),
+            CqlType::Udt(udt) => {
+                out.push_str("UserType(");
+                out.push_str(&udt.keyspace);
+                out.push(',');
+                out.push_str(&hex(udt.name.as_bytes()));
+                for (name, ty) in &udt.fields {
+                    out.push(',');
+                    out.push_str(&hex(name.as_bytes()));
+                    out.push(':');
+                    ty.write_marshal(inside_frozen, out);
+                }
+                out.push(')');
+            }
+            CqlType::Vector(element, dimension) => {
+                out.push_str("VectorType(");
+                element.write_marshal(inside_frozen, out);
+                // The spaces are `TypeParser.stringifyVectorParameters`'s.
+                out.push_str(&format!(" , {dimension})"));
+            }
             scalar => out.push_str(scalar_names(scalar).1),
         }
     }
@@ -139,6 +172,9 @@ impl CqlType {
         Ok(result)
     }
 }
+
+/// Finds a user type by keyspace, when one is written, and name.
+pub type UserTypes<'a> = dyn Fn(Option<&str>, &str) -> Option<Arc<UserType>> + 'a;
 
 /// A cursor over a type's name in either notation.
 struct Names<'a> {
@@ -191,7 +227,7 @@ impl<'a> Names<'a> {
         Ok(list)
     }
 
-    fn cql(&mut self, depth: u32) -> Result<CqlType, Error> {
+    fn cql(&mut self, depth: u32, known: &UserTypes<'_>) -> Result<CqlType, Error> {
         if depth == 0 {
             return Err(self.error());
         }
@@ -205,10 +241,84 @@ impl<'a> Names<'a> {
             "map" => "MapType",
             "tuple" => "TupleType",
             "frozen" => "FrozenType",
-            _ => return Err(Error::TypeName(format!("Unknown type {word}"))),
+            "vector" => {
+                self.expect(self.open)?;
+                let element = self.cql(depth - 1, known)?;
+                return self.dimension_of(element);
+            }
+            _ => return self.user_type(word, known),
         };
-        let parameters = self.parameters(|names| names.cql(depth - 1))?;
+        let parameters = self.parameters(|names| names.cql(depth - 1, known))?;
         compound(class, parameters).ok_or_else(|| self.error())
+    }
+
+    /// A name, bare or in double quotes, behind a keyspace or not. What [`Names::word`] took of it is `word`.
+    fn user_type(&mut self, word: &'a str, known: &UserTypes<'_>) -> Result<CqlType, Error> {
+        let mut parts = Vec::new();
+        let mut bare = word.split('.');
+        let last = bare.next_back().unwrap_or_default();
+        parts.extend(bare.map(str::to_ascii_lowercase));
+        parts.push(if last.is_empty() { self.quoted()? } else { last.to_ascii_lowercase() });
+        if self.rest.starts_with('.') && word.is_empty() {
+            self.rest = &self.rest[1..];
+            let word = self.word();
+            parts.push(if word.is_empty() { self.quoted()? } else { word.to_ascii_lowercase() });
+        }
+        let found = match &*parts {
+            [name] => known(None, name),
+            [keyspace, name] => known(Some(keyspace), name),
+            _ => None,
+        };
+        found.map(CqlType::Udt).ok_or_else(|| Error::TypeName(format!("Unknown type {}", parts.join("."))))
+    }
+
+    /// A name in double quotes, which stand for themselves when doubled.
+    fn quoted(&mut self) -> Result<String, Error> {
+        let mut name = String::new();
+        let mut rest = self.rest.strip_prefix('"').ok_or_else(|| self.error())?;
+        loop {
+            let (part, behind) = rest.split_once('"').ok_or_else(|| self.error())?;
+            name.push_str(part);
+            match behind.strip_prefix('"') {
+                Some(behind) => {
+                    name.push('"');
+                    rest = behind;
+                }
+                None => {
+                    self.rest = behind;
+                    return Ok(name);
+                }
+            }
+        }
+    }
+
+    /// After a vector's element type.
+    fn dimension_of(&mut self, element: CqlType) -> Result<CqlType, Error> {
+        self.expect(',')?;
+        let dimension = self.word().parse().map_err(|_| self.error())?;
+        self.expect(self.close)?;
+        if dimension == 0 { Err(self.error()) } else { Ok(CqlType::vector(element, dimension)) }
+    }
+
+    /// After `UserType`: keyspace, name and fields, names in hexadecimal.
+    fn marshal_user_type(&mut self, depth: u32) -> Result<CqlType, Error> {
+        self.expect('(')?;
+        let keyspace = self.word().to_string();
+        self.expect(',')?;
+        let name = self.hex_name()?;
+        let mut fields = Vec::new();
+        while self.take(',') {
+            let field = self.hex_name()?;
+            self.expect(':')?;
+            fields.push((field, self.marshal(depth - 1)?));
+        }
+        self.expect(')')?;
+        Ok(CqlType::Udt(Arc::new(UserType { keyspace, name, fields })))
+    }
+
+    fn hex_name(&mut self) -> Result<String, Error> {
+        let bytes = CqlType::Blob.from_text(self.word()).map_err(|_| self.error())?;
+        String::from_utf8(bytes).map_err(|_| self.error())
     }
 
     fn marshal_name(&mut self) -> &'a str {
@@ -231,6 +341,15 @@ impl<'a> Names<'a> {
         }
         if let Some(row) = SCALAR_NAMES.iter().find(|row| row.2 == name) {
             return Ok(row.0.clone());
+        }
+        match name {
+            "UserType" => return self.marshal_user_type(depth),
+            "VectorType" => {
+                self.expect('(')?;
+                let element = self.marshal(depth - 1)?;
+                return self.dimension_of(element);
+            }
+            _ => {}
         }
         if !matches!(name, "ListType" | "SetType" | "MapType" | "TupleType" | "FrozenType") {
             return Err(Error::TypeName(format!("Unable to find abstract-type class '{MARSHAL_PACKAGE}{name}'")));
@@ -276,7 +395,25 @@ mod tests {
         check("frozen<map<text, int>>", "frozen<map<text, int>>");
         check(" MAP < varchar,list<Frozen<set<UUID>>> >", "map<text, list<frozen<set<uuid>>>>");
         check("tuple<int,tuple<int>,blob>", "tuple<int, tuple<int>, blob>");
-        for bad in ["", "list", "list<>", "map<int>", "int>", "list<int", "wat", "set<int, int>", "int int"] {
+        check("Vector<float,3>", "vector<float, 3>");
+        for bad in [
+            "vector<int>",
+            "vector<int, 0>",
+            "vector<int, x>",
+            "vector<int, 3",
+            "\"a",
+            "a.b.c",
+            "a.\"b",
+            "",
+            "list",
+            "list<>",
+            "map<int>",
+            "int>",
+            "list<int",
+            "wat",
+            "set<int, int>",
+            "int int",
+        ] {
             assert!(CqlType::parse(bad).is_err(), "{bad}");
         }
         assert!(CqlType::parse(&("list<".repeat(10_000) + "int" + &">".repeat(10_000))).is_err());
@@ -295,9 +432,67 @@ mod tests {
         check("list<text>", false, "@ListType(@UTF8Type)");
         check("frozen<map<text, bigint>>", false, "@FrozenType(@MapType(@UTF8Type,@LongType))");
         check("tuple<int, date>", false, "@TupleType(@Int32Type,@SimpleDateType)");
+        check("counter", false, "@CounterColumnType");
+        check("vector<float, 3>", false, "@VectorType(@FloatType , 3)");
+        check("list<frozen<set<int>>>", true, "@ReversedType(@ListType(@FrozenType(@SetType(@Int32Type))))");
         assert_eq!(CqlType::from_marshal_name("UTF8Type"), Ok((CqlType::Text, false)));
         assert!(CqlType::from_marshal_name("FooType").is_err());
         assert!(CqlType::from_marshal_name("ListType(UTF8Type").is_err());
+    }
+
+    #[test]
+    fn freezing_is_said_once_in_marshal_names() {
+        let name = |cql: &str| CqlType::parse(cql).unwrap().marshal_name(false).replace(MARSHAL_PACKAGE, "@");
+        assert_eq!(name("frozen<list<frozen<list<int>>>>"), "@FrozenType(@ListType(@ListType(@Int32Type)))");
+        assert_eq!(name("tuple<frozen<list<int>>, int>"), "@TupleType(@ListType(@Int32Type),@Int32Type)");
+        assert_eq!(name("frozen<tuple<frozen<list<int>>>>"), "@TupleType(@ListType(@Int32Type))");
+        assert_eq!(name("map<int, frozen<map<int, frozen<set<int>>>>>"), {
+            "@MapType(@Int32Type,@FrozenType(@MapType(@Int32Type,@SetType(@Int32Type))))"
+        });
+    }
+
+    #[test]
+    fn user_types() {
+        let fields =
+            vec![("street".to_string(), CqlType::Text), ("phones".to_string(), CqlType::set(CqlType::Text).frozen())];
+        let address = UserType { keyspace: "ks".into(), name: "Address".into(), fields };
+        let known = |keyspace: Option<&str>, name: &str| {
+            let found = keyspace.is_none_or(|keyspace| keyspace == "ks") && name == "Address";
+            found.then(|| Arc::new(address.clone()))
+        };
+        // The field's own freezing is said where the type itself is not frozen.
+        let check = |cql: &str, canonical: &str, marshal: &str| {
+            let ty = CqlType::parse_with(cql, &known).unwrap();
+            assert_eq!(ty.to_string(), canonical);
+            assert_eq!(CqlType::parse_with(canonical, &known), Ok(ty.clone()));
+            let user = |phones| format!("@UserType(ks,41646472657373,737472656574:@UTF8Type,70686f6e6573:{phones})");
+            let marshal = marshal.replace("USER", &user("@FrozenType(@SetType(@UTF8Type))"));
+            let marshal = marshal.replace("INNER", &user("@SetType(@UTF8Type)")).replace('@', MARSHAL_PACKAGE);
+            assert_eq!(ty.marshal_name(false), marshal);
+            assert_eq!(CqlType::from_marshal_name(&marshal).unwrap().0.marshal_name(false), marshal);
+        };
+        check("\"Address\"", "\"Address\"", "USER");
+        check("ks.\"Address\"", "\"Address\"", "USER");
+        check("\"ks\".\"Address\"", "\"Address\"", "USER");
+        check("frozen<\"Address\">", "frozen<\"Address\">", "@FrozenType(INNER)");
+        check(
+            "map<int, frozen<ks.\"Address\">>",
+            "map<int, frozen<\"Address\">>",
+            "@MapType(@Int32Type,@FrozenType(INNER))",
+        );
+        for bad in ["address", "other.\"Address\"", "\"Address", "ks.", "ks.\"Address"] {
+            assert!(CqlType::parse_with(bad, &known).is_err(), "{bad}");
+        }
+        for bad in [
+            "UserType",
+            "UserType(ks",
+            "UserType(ks,zz)",
+            "UserType(ks,6)",
+            "UserType(ks,61,62)",
+            "VectorType(Int32Type)",
+        ] {
+            assert!(CqlType::from_marshal_name(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -42,14 +42,22 @@ impl CqlType {
             CqlType::List(element) => validate_elements(bytes, &[element], "list"),
             CqlType::Set(element) => validate_elements(bytes, &[element], "set"),
             CqlType::Map(key, value) => validate_elements(bytes, &[key, value], "map"),
-            CqlType::Tuple(fields) => {
-                for (field, ty) in collection::fields(bytes, fields.len())?.into_iter().zip(fields) {
-                    field.map_or(Ok(()), |value| ty.validate(value))?;
-                }
-                Ok(())
+            CqlType::Tuple(fields) => validate_fields(bytes, fields.len(), fields.iter()),
+            CqlType::Udt(udt) => validate_fields(bytes, udt.fields.len(), udt.field_types()),
+            CqlType::Vector(..) if bytes.is_empty() => Ok(()),
+            CqlType::Vector(element, dimension) => {
+                let elements = collection::vector_elements(bytes, element.fixed_len(), *dimension)?;
+                elements.into_iter().try_for_each(|value| element.validate(value))
             }
         }
     }
+}
+
+fn validate_fields<'a>(bytes: &[u8], count: usize, types: impl Iterator<Item = &'a CqlType>) -> Result<(), Error> {
+    for (field, ty) in collection::fields(bytes, count)?.into_iter().zip(types) {
+        field.map_or(Ok(()), |value| ty.validate(value))?;
+    }
+    Ok(())
 }
 
 fn validate_elements(bytes: &[u8], types: &[&CqlType], what: &str) -> Result<(), Error> {

@@ -1,6 +1,8 @@
 //! What columns a result has, or what values a statement wants: names and types.
 
-use types::CqlType;
+use std::sync::Arc;
+
+use types::{CqlType, UserType};
 
 use crate::wire::{self, DecodeError, Reader};
 
@@ -118,8 +120,17 @@ pub(super) fn encode_type(out: &mut Vec<u8>, ty: &CqlType) {
                 encode_type(out, field);
             }
         }
-        // Has no id of its own before v5: goes as a custom type.
-        CqlType::Duration => wire::put_string(out, &ty.marshal_name(false)),
+        CqlType::Udt(udt) => {
+            wire::put_string(out, &udt.keyspace);
+            wire::put_string(out, &udt.name);
+            wire::put_u16(out, udt.fields.len() as u16);
+            for (name, field) in &udt.fields {
+                wire::put_string(out, name);
+                encode_type(out, field);
+            }
+        }
+        // Have no id of their own, or none before v5: go as a custom type.
+        CqlType::Duration | CqlType::Vector(..) => wire::put_string(out, &ty.marshal_name(false)),
         _ => {}
     }
 }
@@ -138,6 +149,16 @@ fn decode_type(reader: &mut Reader<'_>, depth: u32) -> Result<CqlType, DecodeErr
         0x20 => CqlType::list(inner(reader)?),
         0x21 => CqlType::map(inner(reader)?, inner(reader)?),
         0x22 => CqlType::set(inner(reader)?),
+        0x30 => {
+            let keyspace = reader.string("keyspace")?.to_string();
+            let name = reader.string("type name")?.to_string();
+            let count = reader.u16("count of fields")?;
+            let mut fields = Vec::new();
+            for _ in 0..count {
+                fields.push((reader.string("field name")?.to_string(), inner(reader)?));
+            }
+            CqlType::Udt(Arc::new(UserType { keyspace, name, fields }))
+        }
         0x31 => {
             let count = reader.u16("count of fields")?;
             CqlType::Tuple((0..count).map(|_| inner(reader)).collect::<Result<_, _>>()?)
@@ -164,6 +185,9 @@ mod tests {
         round_trip(&columns);
         let nested = CqlType::parse("map<text, list<tuple<int, set<duration>>>>").unwrap();
         round_trip(&[ColumnSpec::new("k", "t", "a", nested), ColumnSpec::new("k", "u", "b", CqlType::Int)]);
+        let fields = vec![("a".to_string(), CqlType::Int), ("b".to_string(), CqlType::vector(CqlType::Float, 3))];
+        let udt = CqlType::Udt(Arc::new(UserType { keyspace: "k".into(), name: "u".into(), fields }));
+        round_trip(&[ColumnSpec::new("k", "t", "c", CqlType::list(udt))]);
         round_trip(&[]);
     }
 
