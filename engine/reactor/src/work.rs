@@ -65,6 +65,10 @@ works! {
     SstableIndex = "sstable-index",
     /// Decoding rows from one SSTable's data.
     SstableRead = "sstable-read",
+    /// Uncompressing a chunk of an SSTable's data. Amount in bytes uncompressed.
+    Decompress = "decompress",
+    /// Compressing a chunk of an SSTable's data. Amount in bytes uncompressed.
+    Compress = "compress",
     /// Writing a memtable's rows to an SSTable.
     Flush = "flush",
     /// Reading, merging and rewriting rows in compaction.

@@ -29,6 +29,8 @@ pub struct Config {
     pub commitlog_limit_bytes: u64,
     /// Compaction's writes in MB (10^6 bytes) a second; `None` is unlimited.
     pub compaction_mb_per_s: Option<f64>,
+    /// Bytes of rows for which a wide partition's own index has an entry (Cassandra's `column_index_size`).
+    pub column_index_bytes: u64,
     /// Bytes of cached index and data blocks.
     pub cache_bytes: u64,
     /// Whether compaction runs by itself.
@@ -53,6 +55,7 @@ impl Config {
             commitlog_segment_bytes: 32 << 20,
             commitlog_limit_bytes: 8 << 30,
             compaction_mb_per_s: None,
+            column_index_bytes: 64 << 10,
             cache_bytes: 256 << 20,
             auto_compaction: true,
             compaction_small_bytes: 50 << 20,

@@ -81,7 +81,8 @@ impl Storage {
             (memtable.def.clone(), memtable.encoding_stats(), memtable.partitions() as u64, memtable.upto)
         };
         let generation = table.take_generation(self.config());
-        let mut writer = Writer::create(&table.folder, generation, def.clone(), stats, keys).await?;
+        let writer = Writer::create(&table.folder, generation, def.clone(), stats, keys).await?;
+        let mut writer = writer.column_index_bytes(self.config().column_index_bytes);
         let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
         let mut written = false;
         loop {

@@ -38,5 +38,6 @@ pub use data::{
     RangeTombstone, Row, Slice, expiry_s,
 };
 pub use error::Error;
+pub use sstable::{Compression, Compressor};
 pub use stats::{CacheStats, CommitlogStats, Stats, TableStats};
 pub use storage::Storage;

@@ -108,7 +108,7 @@ impl PartitionRead<'_> {
             asked += 1;
             match sstable.find(self.token, self.key).await? {
                 Some(place) => {
-                    bytes += place.1.unwrap_or_else(|| sstable.data_bytes()).saturating_sub(place.0);
+                    bytes += place.bytes_at_most(&sstable);
                     let cursor = PartitionCursor::new(sstable, self.key.clone(), place);
                     cursors.push(Source::Sstable(Box::new(cursor)));
                 }
@@ -189,11 +189,7 @@ impl PartitionRead<'_> {
                 Ok(Some(Part { partition: (**partition).clone(), more_after: None }))
             }
             Source::Memtable(memtable) => self.ask_memtable(&memtable.borrow(), progress.stopped_at.as_ref(), rows_max),
-            // Files are only read forwards yet: backwards, the whole slice comes at once.
-            Source::Sstable(cursor) => {
-                let rows_max = if self.reverse { usize::MAX } else { rows_max };
-                cursor.next_part(self.slices, rows_max).await.map(Some)
-            }
+            Source::Sstable(cursor) => cursor.next_part(self.slices, self.reverse, rows_max).await.map(Some),
         }
     }
 

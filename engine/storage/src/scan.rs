@@ -122,10 +122,11 @@ impl Scan<'_> {
                 let Some(head) = cursor.head().filter(|head| (head.token, &head.key) == (token, &key)) else {
                     continue;
                 };
-                let position = head.position;
+                let entry = head.clone();
                 cursor.advance().await?;
                 let next = cursor.head().map(|next| next.position);
-                let data = PartitionCursor::new(cursor.sstable.clone(), key.clone(), (position, next));
+                let place = entry.place(&cursor.sstable, next).await?;
+                let data = PartitionCursor::new(cursor.sstable.clone(), key.clone(), place);
                 sources.push(Source::Sstable(Box::new(data)));
             }
             if let Some(partition) = self.read(token, &key, &self.command.slices).run(sources).await? {

@@ -1,4 +1,7 @@
-//! Reads an SSTable: opening, finding a partition, rows of a partition, all of it in order.
+//! An open SSTable: what of it stays in memory, and where a partition is.
+//!
+//! Every component is checked before it is used: our own by checksums, a foreign one by its own where it has some, and
+//! by bounds, order and the keys that it repeats. Damage is an error, never a wrong answer by silence.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,85 +11,132 @@ use reactor::fs;
 use types::{TableDef, Token};
 
 use super::bloom::{BloomFilter, KeyHash};
-use super::file::BlockFile;
+use super::compression::CompressionInfo;
+use super::file::{BlockFile, Layout};
 use super::header::{EncodingStats, Header};
+use super::index::{Promoted, read_entry_head};
 use super::statistics::{self, Figures};
 use super::summary::Summary;
-use super::unfiltered::{self, Head, Marker, Parse};
-use super::{COMPONENTS, component_path};
+use super::{COMPONENTS, Descriptor};
 use crate::cache::{BLOCK, BlockCache};
 use crate::data::codec::Reader;
-use crate::data::{Position, compare_positions};
-use crate::memtable::Part;
-use crate::{Bound, Bytes, DeletionTime, Error, Partition, RangeTombstone, Row, Slice};
+use crate::{Bytes, Error};
 
-/// Read at once where all of the data is read in order.
-const SEQUENTIAL: usize = 128 << 10;
+/// Of the index read at once. Between two samples of the summary there is rarely more, and where there is it is
+/// promoted indexes, which are jumped over.
+const INDEX_READ: u64 = 16 << 10;
 
 pub(crate) struct Sstable {
     pub generation: u64,
-    folder: String,
+    pub descriptor: Descriptor,
     /// What the header was matched with.
-    def: Arc<TableDef>,
-    header: Header,
-    summary: Summary,
+    pub(super) def: Arc<TableDef>,
+    pub(super) header: Header,
+    pub(super) summary: Summary,
     filter: BloomFilter,
-    data: BlockFile,
-    index: BlockFile,
+    pub(super) data: BlockFile,
+    pub(super) index: BlockFile,
+    /// Whether checksums guard every component.
+    pub(super) guarded: bool,
     pub figures: Figures,
     pub first: Token,
     pub last: Token,
     pub disk_bytes: u64,
 }
 
+/// Where a partition is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub start: u64,
+    /// Where the next one begins, if that is known.
+    pub end: Option<u64>,
+    /// Of a wide partition.
+    pub(super) promoted: Option<Rc<Promoted>>,
+}
+
+impl Place {
+    /// At least as many bytes as the partition has.
+    pub fn bytes_at_most(&self, sstable: &Sstable) -> u64 {
+        self.end.unwrap_or_else(|| sstable.data_bytes()).saturating_sub(self.start)
+    }
+}
+
 impl Sstable {
+    /// One that this shard has written.
     pub async fn open(
         folder: &str,
         generation: u64,
         def: Arc<TableDef>,
         cache: &Rc<BlockCache>,
     ) -> Result<Rc<Self>, Error> {
-        let path = |component: &str| component_path(folder, generation, component);
+        Self::open_named(Descriptor::own(folder, generation), generation, def, cache).await
+    }
+
+    pub(super) async fn open_named(
+        descriptor: Descriptor,
+        generation: u64,
+        def: Arc<TableDef>,
+        cache: &Rc<BlockCache>,
+    ) -> Result<Rc<Self>, Error> {
+        let path = |component: &str| descriptor.path(component);
         let read = async |component: &str| {
             let path = path(component);
             fs::read(&path).await.map_err(Error::io(&path, "read"))
         };
+        let read_if_there = async |component: &str| {
+            let path = path(component);
+            match fs::read(&path).await {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(Error::io(&path, "read")(error)),
+            }
+        };
+        let corrupt = |component: &str, what: &str| Error::corrupt(&path(component), 0, what);
         let summary = read("Summary.db").await?;
         let filter = read("Filter.db").await?;
         let statistics = read("Statistics.db").await?;
-        let crc = read("CRC.db").await?;
+        let compression = read_if_there("CompressionInfo.db").await?;
+        let crc = if compression.is_some() { None } else { Some(read("CRC.db").await?) };
         let own = read("Orrery.crc").await?;
-        let index_crcs = check_own(&own, &[&summary, &filter, &statistics, &crc])
-            .map_err(|what| Error::corrupt(&path(what), 0, "the checksums in Orrery.crc do not fit"))?;
-        let corrupt = |component: &str, what: &str| Error::corrupt(&path(component), 0, what);
-        let summary_bytes = summary.len();
+
+        let chunks = crc.as_ref().or(compression.as_ref()).map(|bytes| &**bytes).unwrap_or_default();
+        let index_crcs = check_own(&own, &[&summary, &filter, &statistics, chunks])
+            .map_err(|what| corrupt(what, "the checksums in Orrery.crc do not fit"))?;
+        let small = [&summary, &filter, &statistics, &own].map(Vec::len).iter().sum::<usize>() + chunks.len();
         let summary = Summary::decode(&summary).ok_or_else(|| corrupt("Summary.db", "not a summary"))?;
         let filter = BloomFilter::decode(&filter).ok_or_else(|| corrupt("Filter.db", "not a bloom filter"))?;
         let (header, figures) =
             statistics::decode(&statistics, &def).map_err(|what| corrupt("Statistics.db", &what))?;
-        let data_crcs = match crc.split_first_chunk::<4>() {
-            Some((size, crcs)) if u32::from_be_bytes(*size) as usize == BLOCK && crcs.len() % 4 == 0 => numbers(crcs),
-            _ => return Err(corrupt("CRC.db", "not checksums of blocks of 4096 bytes")),
+        let layout = match (compression, crc) {
+            (Some(bytes), _) => Layout::Compressed(
+                CompressionInfo::decode(&bytes, false).map_err(|what| corrupt("CompressionInfo.db", &what))?,
+            ),
+            (None, Some(crc)) => {
+                plain_layout(&crc).ok_or_else(|| corrupt("CRC.db", "not checksums of multiples of 4096 bytes"))?
+            }
+            (None, None) => Layout::Plain { unit: BLOCK, crcs: Vec::new() },
         };
-        let data = BlockFile::open(path("Data.db"), data_crcs, cache.clone()).await?;
-        let index = BlockFile::open(path("Index.db"), index_crcs, cache.clone()).await?;
-        let small = summary_bytes + 8 + filter.len_bytes() + statistics.len() + crc.len() + own.len();
+        let data = BlockFile::open(path("Data.db"), layout, cache.clone()).await?;
+        let index_layout = Layout::Plain { unit: BLOCK, crcs: index_crcs };
+        let index = BlockFile::open(path("Index.db"), index_layout, cache.clone()).await?;
         Ok(Rc::new(Self {
             generation,
-            folder: folder.to_string(),
-            def,
             first: Token::of_key(&summary.first_key),
             last: Token::of_key(&summary.last_key),
-            disk_bytes: data.len + index.len + small as u64,
+            disk_bytes: data.stored_len + index.len + small as u64,
+            descriptor,
+            def,
             header,
             summary,
             filter,
             data,
             index,
+            guarded: true,
             figures,
         }))
     }
 
+    /// Bytes of data, uncompressed.
     pub fn data_bytes(&self) -> u64 {
         self.data.len
     }
@@ -97,7 +147,8 @@ impl Sstable {
 
     /// Bytes of memory besides the cache's blocks.
     pub fn memory_bytes(&self) -> usize {
-        self.summary.len_bytes() + self.filter.len_bytes() + self.data.len as usize / 1024
+        let files = self.data.memory_bytes() + self.index.memory_bytes();
+        self.summary.len_bytes() + self.filter.len_bytes() + files
     }
 
     /// Whether the key may be here, by key range and bloom filter.
@@ -105,37 +156,71 @@ impl Sstable {
         (self.first..=self.last).contains(&token) && self.filter.may_contain(hash)
     }
 
-    /// Where the partition begins in the data, and where it ends if that is known.
-    pub async fn find(&self, token: Token, key: &[u8]) -> Result<Option<(u64, Option<u64>)>, Error> {
+    /// Where the partition is.
+    pub async fn find(&self, token: Token, key: &[u8]) -> Result<Option<Place>, Error> {
         let Some((from, to)) = self.summary.find(token, key) else { return Ok(None) };
-        let to = to.unwrap_or(self.index.len);
-        let bytes = self.index.read(from, (to - from) as usize).await?;
-        reactor::charge(Work::SstableIndex, bytes.len() as u64);
-        let mut reader = Reader::new(&bytes);
-        let mut found = None;
-        while !reader.rest.is_empty() {
-            let offset = from + (bytes.len() - reader.rest.len()) as u64;
-            let entry = read_index_entry(&mut reader);
-            let (entry_key, position) = entry.map_err(|what| Error::corrupt(&self.index.path, offset, what))?;
-            match found {
-                None if entry_key == key => found = Some(position),
-                Some(start) => return Ok(Some((start, Some(position)))),
-                None => {}
+        let to = to.unwrap_or(self.index.len).min(self.index.len);
+        let mut window = Bytes::default();
+        let (mut window_start, mut at) = (from, from);
+        // The position of the key, and its promoted index's place and length.
+        let mut found: Option<(u64, u64, u64)> = None;
+        let mut read = 0;
+        while at < to {
+            let rest = window.get((at - window_start) as usize..).unwrap_or_default();
+            let mut reader = Reader::new(rest);
+            let Some(entry) = read_entry_head(&mut reader) else {
+                if at + rest.len() as u64 >= to {
+                    return Err(Error::corrupt(&self.index.path, at, "an index entry ends early"));
+                }
+                // An entry's head is below 64 KiB and 20 bytes: twice what was too little is soon enough.
+                let len = (to - at).min(INDEX_READ.max(rest.len() as u64 * 2));
+                window = self.index.read(at, len as usize).await?;
+                window_start = at;
+                read += window.len() as u64;
+                continue;
+            };
+            if let Some((start, promoted, len)) = found {
+                let end = Some(entry.position);
+                reactor::charge(Work::SstableIndex, read);
+                return self.place(start, end, promoted, len).await.map(Some);
             }
+            let head_end = at + (rest.len() - reader.rest.len()) as u64;
+            if entry.key == key {
+                found = Some((entry.position, head_end, entry.promoted_len));
+            }
+            at = head_end.saturating_add(entry.promoted_len);
         }
-        Ok(found.map(|start| (start, (to == self.index.len).then_some(self.data.len))))
+        reactor::charge(Work::SstableIndex, read);
+        let Some((start, promoted, len)) = found else { return Ok(None) };
+        let end = (to == self.index.len).then_some(self.data.len);
+        self.place(start, end, promoted, len).await.map(Some)
+    }
+
+    async fn place(&self, start: u64, end: Option<u64>, promoted: u64, len: u64) -> Result<Place, Error> {
+        if start >= self.data.len || end.is_some_and(|end| end <= start) {
+            return Err(Error::corrupt(&self.index.path, promoted, "an index entry points behind the data"));
+        }
+        let promoted = match len {
+            0 => None,
+            len => Some(Rc::new(Promoted::read(&self.index, promoted, len).await?)),
+        };
+        Ok(Place { start, end, promoted })
     }
 
     /// Removes the files; for one that the manifest names no more.
     pub async fn remove(&self) -> Result<(), Error> {
-        remove_files(&self.folder, self.generation).await
+        remove_named(&self.descriptor).await
     }
 }
 
 /// Removes what there is of a generation, the list of components first.
 pub(crate) async fn remove_files(folder: &str, generation: u64) -> Result<(), Error> {
+    remove_named(&Descriptor::own(folder, generation)).await
+}
+
+async fn remove_named(descriptor: &Descriptor) -> Result<(), Error> {
     for component in COMPONENTS.iter().rev() {
-        let path = component_path(folder, generation, component);
+        let path = descriptor.path(component);
         match fs::remove(&path).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io(&path, "remove")(error));
@@ -147,10 +232,19 @@ pub(crate) async fn remove_files(folder: &str, generation: u64) -> Result<(), Er
 }
 
 fn numbers(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]])).collect()
+    bytes.as_chunks().0.iter().map(|four| u32::from_be_bytes(*four)).collect()
 }
 
-/// The index's block checksums, when everything fits; else the component that does not.
+/// The layout that a `CRC.db` describes.
+fn plain_layout(crc: &[u8]) -> Option<Layout> {
+    let (unit, crcs) = crc.split_first_chunk::<4>()?;
+    let unit = u32::from_be_bytes(*unit) as usize;
+    let sound = unit > 0 && unit.is_multiple_of(BLOCK) && unit <= 16 << 20 && crcs.len() % 4 == 0;
+    sound.then(|| Layout::Plain { unit, crcs: numbers(crcs) })
+}
+
+/// The index's block checksums, when everything fits; else the component that does not. The fourth is what guards the
+/// data: `CRC.db`, or `CompressionInfo.db`.
 fn check_own(own: &[u8], guarded: &[&[u8]; 4]) -> Result<Vec<u32>, &'static str> {
     let (rest, crc) = own.split_last_chunk::<4>().ok_or("Orrery.crc")?;
     let numbers = numbers(rest);
@@ -163,323 +257,4 @@ fn check_own(own: &[u8], guarded: &[&[u8]; 4]) -> Result<Vec<u32>, &'static str>
         }
     }
     Ok(numbers[5..].to_vec())
-}
-
-/// Key and position in the data.
-fn read_index_entry<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], u64), &'static str> {
-    let mut entry = || -> Result<_, crate::Malformed> {
-        let len = u16::from_be_bytes(reader.array("key length")?);
-        let key = reader.bytes(usize::from(len), "key")?;
-        let position = reader.vint("position")?;
-        let promoted = reader.vint("promoted index")?;
-        reader.bytes(usize::try_from(promoted).unwrap_or(usize::MAX), "promoted index")?;
-        Ok((key, position))
-    };
-    entry().map_err(|_| "an index entry ends early")
-}
-
-/// Walks through the data, holding a part of it in memory.
-struct DataCursor {
-    sstable: Rc<Sstable>,
-    window: Bytes,
-    window_start: u64,
-    at: usize,
-    /// Where what is wanted is known to end.
-    end: Option<u64>,
-    sequential: bool,
-}
-
-impl DataCursor {
-    fn position(&self) -> u64 {
-        self.window_start + self.at as u64
-    }
-
-    fn at_end(&self) -> bool {
-        self.position() >= self.sstable.data.len
-    }
-
-    /// Parses the next thing, reading on when the window ends within it.
-    async fn next<T>(
-        &mut self,
-        mut parse: impl FnMut(&Header, &mut Reader<'_>, &Bytes) -> Result<T, Parse>,
-    ) -> Result<T, Error> {
-        loop {
-            let mut reader = Reader::new(&self.window[self.at..]);
-            match parse(&self.sstable.header, &mut reader, &self.window) {
-                Ok(parsed) => {
-                    self.at = self.window.len() - reader.rest.len();
-                    return Ok(parsed);
-                }
-                Err(Parse::Incomplete) => self.read_on().await?,
-                Err(Parse::Malformed(what)) => return Err(self.corrupt(what)),
-            }
-        }
-    }
-
-    fn corrupt(&self, what: &str) -> Error {
-        Error::corrupt(&self.sstable.data.path, self.position(), what)
-    }
-
-    async fn read_on(&mut self) -> Result<(), Error> {
-        let start = self.position();
-        let had = self.window.len() - self.at;
-        let data = &self.sstable.data;
-        if start + had as u64 >= data.len {
-            return Err(self.corrupt("the data ends within a partition"));
-        }
-        let window = if self.sequential {
-            data.read_past_cache(start, SEQUENTIAL.max(had * 2)).await?
-        } else {
-            // To the end when that is known and not far, else to the end of the block; more each time.
-            let to_block_end = BLOCK - (start % BLOCK as u64) as usize;
-            let known =
-                self.end.map(|end| end.saturating_sub(start)).filter(|len| (1..=SEQUENTIAL as u64).contains(len));
-            let len = known.map_or(to_block_end, |len| len as usize);
-            data.read(start, if len > had { len } else { had * 2 + to_block_end }).await?
-        };
-        (self.window, self.window_start, self.at) = (window, start, 0);
-        Ok(())
-    }
-}
-
-/// The rows of one partition, in order, some at a time.
-pub(crate) struct PartitionCursor {
-    data: DataCursor,
-    key: Bytes,
-    begun: bool,
-    open: Option<(Bound, DeletionTime)>,
-    slice: usize,
-    done: bool,
-}
-
-enum Step {
-    End,
-    Row(Row),
-    Marker(Marker),
-    /// Not in any slice.
-    Skipped,
-    /// Behind the last slice.
-    Beyond,
-}
-
-impl PartitionCursor {
-    /// At the partition that `Sstable::find` has found.
-    pub fn new(sstable: Rc<Sstable>, key: Bytes, (start, end): (u64, Option<u64>)) -> Self {
-        let data = DataCursor { sstable, window: Bytes::default(), window_start: start, at: 0, end, sequential: false };
-        Self { data, key, begun: false, open: None, slice: 0, done: false }
-    }
-
-    /// The partition's deletion and static row, with the first rows.
-    async fn begin(&mut self, partition: &mut Partition) -> Result<(), Error> {
-        let (key, deletion) = self
-            .data
-            .next(|_, reader, whole| {
-                let (key, deletion) = unfiltered::read_partition_head(reader)?;
-                let start = key.as_ptr() as usize - whole.as_ptr() as usize;
-                Ok((whole.slice(start..start + key.len()), deletion))
-            })
-            .await?;
-        if key != self.key {
-            return Err(self.data.corrupt("the index names another key for this place"));
-        }
-        partition.deletion = deletion;
-        if !self.data.sstable.header.statics.is_empty() {
-            let row = self.data.next(|header, reader, whole| match unfiltered::read_head(header, reader)? {
-                (Head::Row { flags, clustering, is_static: true }, size) => {
-                    let body = reader.bytes(size, "row")?;
-                    unfiltered::read_row_body(header, flags, true, clustering, body, whole)
-                }
-                _ => Err(Parse::Malformed("the static row is missing")),
-            });
-            partition.static_row = Some(row.await?).filter(|row| !row.is_empty());
-        }
-        self.begun = true;
-        Ok(())
-    }
-
-    /// The next rows inside `slices` (none: all), at most `rows_max`. Later calls go on from there with the same slices.
-    pub async fn next_part(&mut self, slices: &[Slice], rows_max: usize) -> Result<Part, Error> {
-        let mut partition = Partition::new(self.key.clone());
-        let begin = self.data.position();
-        if !self.begun {
-            self.begin(&mut partition).await?;
-        }
-        let mut more_after = None;
-        while !self.done {
-            if partition.rows.len() >= rows_max {
-                let last = &partition.rows[partition.rows.len() - 1].clustering;
-                if let Some((start, deletion)) = self.open.take() {
-                    let end = Bound::inclusive(last.clone());
-                    partition.range_tombstones.push(RangeTombstone { start, end, deletion });
-                    self.open = Some((Bound::exclusive(last.clone()), deletion));
-                }
-                more_after = Some(last.clone());
-                break;
-            }
-            match self.step(slices).await? {
-                Step::Row(row) => partition.rows.push(row),
-                Step::Skipped => {}
-                Step::Marker(marker) => self.mark(marker, &mut partition)?,
-                Step::End if self.open.is_some() => {
-                    return Err(self.data.corrupt("a partition ends within a range tombstone"));
-                }
-                Step::End => self.done = true,
-                Step::Beyond => {
-                    if let (Some((start, deletion)), Some(last)) = (self.open.take(), slices.last()) {
-                        partition.range_tombstones.push(RangeTombstone { start, end: last.end.clone(), deletion });
-                    }
-                    self.done = true;
-                }
-            }
-        }
-        reactor::charge(Work::SstableRead, self.data.position() - begin);
-        Ok(Part { partition, more_after })
-    }
-
-    fn mark(&mut self, marker: Marker, partition: &mut Partition) -> Result<(), Error> {
-        if let Some((end, deletion)) = marker.closes {
-            match self.open.take() {
-                Some((start, opened)) if opened == deletion => {
-                    partition.range_tombstones.push(RangeTombstone { start, end, deletion });
-                }
-                _ => return Err(self.data.corrupt("a range tombstone ends that did not start")),
-            }
-        }
-        if let Some(opens) = marker.opens
-            && self.open.replace(opens).is_some()
-        {
-            return Err(self.data.corrupt("a range tombstone starts within another"));
-        }
-        Ok(())
-    }
-
-    async fn step(&mut self, slices: &[Slice]) -> Result<Step, Error> {
-        let def = self.data.sstable.def.clone();
-        let mut slice = self.slice;
-        let parse = |header: &Header, reader: &mut Reader<'_>, whole: &Bytes| {
-            let (head, size) = unfiltered::read_head(header, reader)?;
-            match head {
-                Head::End => Ok(Step::End),
-                Head::Marker { kind, prefix } => {
-                    let body = reader.bytes(size, "marker")?;
-                    Ok(Step::Marker(unfiltered::read_marker_body(header, kind, prefix, body)?))
-                }
-                Head::Row { is_static: true, .. } => Err(Parse::Malformed("a static row among the rows")),
-                Head::Row { flags, clustering, .. } => {
-                    if !slices.is_empty() {
-                        let row = Position::row(clustering.as_bytes());
-                        let behind = |s: &Slice| compare_positions(&def, s.end.as_end(), row).is_lt();
-                        while slices.get(slice).is_some_and(behind) {
-                            slice += 1;
-                        }
-                        let Some(slice) = slices.get(slice) else { return Ok(Step::Beyond) };
-                        if compare_positions(&def, slice.start.as_start(), row).is_gt() {
-                            reader.bytes(size, "row")?;
-                            return Ok(Step::Skipped);
-                        }
-                    }
-                    let body = reader.bytes(size, "row")?;
-                    let row = unfiltered::read_row_body(header, flags, false, clustering, body, whole)?;
-                    Ok(Step::Row(row))
-                }
-            }
-        };
-        let step = self.data.next(parse).await?;
-        self.slice = slice;
-        Ok(step)
-    }
-}
-
-/// All partitions in order, each whole: for compaction.
-pub(crate) struct Sequential {
-    sstable: Rc<Sstable>,
-    position: u64,
-    window: Option<(Bytes, u64)>,
-}
-
-impl Sequential {
-    pub fn new(sstable: Rc<Sstable>) -> Self {
-        Self { sstable, position: 0, window: None }
-    }
-
-    pub async fn next(&mut self) -> Result<Option<(Token, Partition)>, Error> {
-        let (window, window_start) = self.window.take().unwrap_or_default();
-        let at = (self.position - window_start) as usize;
-        let mut data =
-            DataCursor { sstable: self.sstable.clone(), window, window_start, at, end: None, sequential: true };
-        if data.at_end() {
-            return Ok(None);
-        }
-        let start = data.at;
-        let key = data.next(|_, reader, _| Ok(Bytes::copy_from(unfiltered::read_partition_head(reader)?.0))).await?;
-        // Back to the partition's beginning; the window may have moved there meanwhile.
-        data.at = if data.window_start == window_start { start } else { 0 };
-        let token = Token::of_key(&key);
-        let mut cursor = PartitionCursor { data, key, begun: false, open: None, slice: 0, done: false };
-        let part = cursor.next_part(&[], usize::MAX).await?;
-        self.position = cursor.data.position();
-        self.window = Some((cursor.data.window, cursor.data.window_start));
-        Ok(Some((token, part.partition)))
-    }
-}
-
-/// The keys of an SSTable in order, from a token on.
-pub(crate) struct IndexCursor {
-    pub sstable: Rc<Sstable>,
-    position: u64,
-    window: Bytes,
-    at: usize,
-    head: Option<IndexEntry>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct IndexEntry {
-    pub token: Token,
-    pub key: Bytes,
-    pub position: u64,
-}
-
-impl IndexCursor {
-    /// Before the first key behind `(token, key)`; without a key, behind the whole token.
-    pub async fn seek(sstable: Rc<Sstable>, token: Token, key: Option<&[u8]>) -> Result<Self, Error> {
-        let position = sstable.summary.seek(token);
-        let mut cursor = Self { sstable, position, window: Bytes::default(), at: 0, head: None };
-        loop {
-            cursor.advance().await?;
-            let skip = cursor.head.as_ref().is_some_and(|head| {
-                head.token < token || (head.token == token && key.is_none_or(|key| &*head.key <= key))
-            });
-            if !skip {
-                return Ok(cursor);
-            }
-        }
-    }
-
-    /// The key that it stands at; `None` behind the last.
-    pub fn head(&self) -> Option<&IndexEntry> {
-        self.head.as_ref()
-    }
-
-    pub async fn advance(&mut self) -> Result<(), Error> {
-        loop {
-            let mut reader = Reader::new(&self.window[self.at..]);
-            let index = &self.sstable.index;
-            let place = self.position + self.at as u64;
-            if reader.rest.is_empty() && place >= index.len {
-                self.head = None;
-                return Ok(());
-            }
-            if let Ok((key, position)) = read_index_entry(&mut reader) {
-                self.head = Some(IndexEntry { token: Token::of_key(key), key: Bytes::copy_from(key), position });
-                self.at = self.window.len() - reader.rest.len();
-                return Ok(());
-            }
-            let had = self.window.len() - self.at;
-            if place + had as u64 >= index.len {
-                return Err(Error::corrupt(&index.path, place, "the index ends within an entry"));
-            }
-            let window = index.read(place, (had * 2).max(4 * BLOCK)).await?;
-            (self.window, self.position, self.at) = (window, place, 0);
-        }
-    }
 }

@@ -4,13 +4,15 @@
 //! Cassandra for version `me`: no checksums inside, legacy clustering bounds, an originating host id (absent).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use types::TableDef;
 
 use super::header::Header;
+use super::unfiltered::Marker;
 use crate::data::codec::Reader;
 use crate::data::{Position, compare_positions};
-use crate::{Cell, Clustering, DeletionTime, NEVER_S, Partition, Row};
+use crate::{Cell, Clustering, DeletionTime, NEVER_S, Row};
 
 const VALIDATION: u32 = 0;
 const COMPACTION: u32 = 1;
@@ -85,16 +87,19 @@ pub(super) struct Collector {
     min_ttl_s: u32,
     max_ttl_s: u32,
     tombstones: TombstoneTimes,
-    /// Least and greatest row; `None` inside once ranges make it unknown.
+    /// Every row and every range lies between these prefixes, both included.
     clusterings: Option<(Clustering, Clustering)>,
-    unbounded: bool,
+    /// Of the partition that is being written.
+    partition_cells: u64,
     cells: u64,
     rows: u64,
     pub partitions: u64,
+    pub level: u32,
+    table: Arc<TableDef>,
 }
 
 impl Collector {
-    pub fn new() -> Self {
+    pub fn new(table: Arc<TableDef>) -> Self {
         Self {
             partition_sizes: Histogram::new(155),
             cells_per_partition: Histogram::new(118),
@@ -106,10 +111,12 @@ impl Collector {
             max_ttl_s: 0,
             tombstones: TombstoneTimes { bins: BTreeMap::new(), width_s: 1 },
             clusterings: None,
-            unbounded: false,
+            partition_cells: 0,
             cells: 0,
             rows: 0,
             partitions: 0,
+            level: 0,
+            table,
         }
     }
 
@@ -129,7 +136,7 @@ impl Collector {
         self.time(deletion.timestamp, 0, deletion.local_s);
     }
 
-    fn row(&mut self, row: &Row) {
+    fn cells(&mut self, row: &Row) {
         if let Some(marker) = row.marker {
             self.time(marker.timestamp, marker.ttl_s, marker.local_deletion_s);
         }
@@ -139,45 +146,74 @@ impl Collector {
         for (_, Cell { timestamp, ttl_s, local_deletion_s, .. }) in &row.cells {
             self.time(*timestamp, *ttl_s, *local_deletion_s);
         }
+        self.partition_cells += row.cells.len() as u64;
     }
 
-    pub fn add(&mut self, partition: &Partition, size: u64, table: &TableDef) {
-        self.partitions += 1;
-        self.partition_sizes.add(size);
-        if let Some(deletion) = partition.deletion {
+    /// Takes in a partition: its beginning, its rows and markers in order, its end.
+    pub fn begin(&mut self, deletion: Option<DeletionTime>) {
+        self.partition_cells = 0;
+        if let Some(deletion) = deletion {
             self.deletion(deletion);
         }
-        for tombstone in &partition.range_tombstones {
-            self.deletion(tombstone.deletion);
-            self.unbounded = true;
-        }
-        let mut cells = 0;
-        for row in partition.static_row.iter().chain(&partition.rows) {
-            self.row(row);
-            cells += row.cells.len() as u64;
-        }
-        self.rows += partition.rows.len() as u64;
-        self.cells += cells;
-        self.cells_per_partition.add(cells);
-        if let (Some(first), Some(last)) = (partition.rows.first(), partition.rows.last())
-            && !table.clustering.is_empty()
-        {
-            let order = |a: &Clustering, b: &Clustering| {
-                compare_positions(table, Position::row(a.as_bytes()), Position::row(b.as_bytes()))
-            };
-            let (least, greatest) =
-                self.clusterings.get_or_insert_with(|| (first.clustering.clone(), last.clustering.clone()));
-            if order(&first.clustering, least).is_lt() {
-                // A copy, so that a partition's memory is not kept for its clustering.
-                *least = Clustering(first.clustering.as_bytes().into());
-            }
-            if order(&last.clustering, greatest).is_gt() {
-                *greatest = Clustering(last.clustering.as_bytes().into());
-            }
+    }
+
+    pub fn static_row(&mut self, row: &Row) {
+        self.cells(row);
+    }
+
+    pub fn row(&mut self, row: &Row) {
+        self.cells(row);
+        self.rows += 1;
+        self.cover(&row.clustering);
+    }
+
+    pub fn marker(&mut self, marker: &Marker) {
+        let bounds = marker.closes.iter().chain(&marker.opens);
+        for (bound, deletion) in bounds {
+            self.deletion(*deletion);
+            self.cover(&bound.prefix);
         }
     }
 
-    pub fn encode(&self, header: &Header, bloom_fp_chance: f64) -> Vec<u8> {
+    pub fn end(&mut self, size: u64) {
+        self.partitions += 1;
+        self.partition_sizes.add(size);
+        self.cells_per_partition.add(self.partition_cells);
+        self.cells += self.partition_cells;
+    }
+
+    /// Widens the clusterings that are told to hold every position with this prefix.
+    fn cover(&mut self, prefix: &Clustering) {
+        if self.table.clustering.is_empty() {
+            return;
+        }
+        fn before(prefix: &Clustering) -> Position<'_> {
+            Position { prefix: prefix.as_bytes(), side: -1 }
+        }
+        fn behind(prefix: &Clustering) -> Position<'_> {
+            Position { prefix: prefix.as_bytes(), side: 1 }
+        }
+        let known = self.clusterings.as_ref();
+        let order = |a, b| compare_positions(&self.table, a, b);
+        let below = known.is_none_or(|(least, _)| order(before(prefix), before(least)).is_lt());
+        let above = known.is_none_or(|(_, greatest)| order(behind(prefix), behind(greatest)).is_gt());
+        // A copy, so that a partition's memory is not kept for its clustering.
+        let copy = || Clustering(prefix.as_bytes().into());
+        match &mut self.clusterings {
+            Some((least, greatest)) => {
+                if below {
+                    *least = copy();
+                }
+                if above {
+                    *greatest = copy();
+                }
+            }
+            None => self.clusterings = Some((copy(), copy())),
+        }
+    }
+
+    /// `compression_ratio` is what is stored of a byte; `None` when it is not compressed.
+    pub fn encode(&self, header: &Header, bloom_fp_chance: f64, compression_ratio: Option<f64>) -> Vec<u8> {
         let mut validation = Vec::new();
         validation.extend_from_slice(&(PARTITIONER.len() as u16).to_be_bytes());
         validation.extend_from_slice(PARTITIONER.as_bytes());
@@ -186,8 +222,12 @@ impl Collector {
         compaction.extend_from_slice(&NO_CARDINALITY);
         let mut header_bytes = Vec::new();
         header.write(&mut header_bytes);
-        let components =
-            [(VALIDATION, validation), (COMPACTION, compaction), (STATS, self.stats()), (HEADER, header_bytes)];
+        let components = [
+            (VALIDATION, validation),
+            (COMPACTION, compaction),
+            (STATS, self.stats(compression_ratio)),
+            (HEADER, header_bytes),
+        ];
 
         let mut out = (components.len() as u32).to_be_bytes().to_vec();
         let mut position = 4 + 8 * components.len();
@@ -200,7 +240,7 @@ impl Collector {
         out
     }
 
-    fn stats(&self) -> Vec<u8> {
+    fn stats(&self, compression_ratio: Option<f64>) -> Vec<u8> {
         let mut out = Vec::new();
         let no_position = [&(-1i64).to_be_bytes()[..], &0u32.to_be_bytes()].concat();
         let local = |local_s: u32| if local_s == NEVER_S { i32::MAX } else { local_s.min(i32::MAX as u32 - 1) as i32 };
@@ -214,16 +254,16 @@ impl Collector {
         let min_ttl_s = if self.min_ttl_s == u32::MAX { 0 } else { self.min_ttl_s };
         out.extend_from_slice(&min_ttl_s.to_be_bytes());
         out.extend_from_slice(&self.max_ttl_s.to_be_bytes());
-        out.extend_from_slice(&(-1f64).to_be_bytes()); // compression ratio: not compressed
+        out.extend_from_slice(&compression_ratio.unwrap_or(-1.0).to_be_bytes());
         out.extend_from_slice(&(self.tombstones.bins.len() as u32).to_be_bytes());
         out.extend_from_slice(&(self.tombstones.bins.len() as u32).to_be_bytes());
         for (local_s, count) in &self.tombstones.bins {
             out.extend_from_slice(&f64::from(*local_s).to_be_bytes());
             out.extend_from_slice(&count.to_be_bytes());
         }
-        out.extend_from_slice(&0u32.to_be_bytes()); // level
+        out.extend_from_slice(&self.level.to_be_bytes());
         out.extend_from_slice(&0u64.to_be_bytes()); // repaired at
-        let known = self.clusterings.as_ref().filter(|_| !self.unbounded);
+        let known = self.clusterings.as_ref();
         for clustering in [known.map(|(least, _)| least), known.map(|(_, greatest)| greatest)] {
             // No components: anything may be inside.
             let components: Vec<&[u8]> = clustering.iter().flat_map(|clustering| clustering.components()).collect();
@@ -307,14 +347,16 @@ mod tests {
     #[test]
     fn figures_come_back() {
         let table = TableDef::builder("k", "t").partition_key("p", CqlType::Int).regular("v", CqlType::Blob).build();
-        let mut collector = Collector::new();
+        let mut collector = Collector::new(Arc::new(table.clone()));
         for n in 0..1000u32 {
             let row = Row { cells: vec![(0, Cell::tombstone(i64::from(n), n * 100))], ..Row::default() };
-            collector.add(&Partition { rows: vec![row], ..Partition::new(&n.to_be_bytes()) }, 100, &table);
+            collector.begin(None);
+            collector.row(&row);
+            collector.end(100);
         }
         assert!(collector.tombstones.bins.len() <= BINS_MAX);
         let header = Header::of(&table, EncodingStats::NONE);
-        let bytes = collector.encode(&header, 0.01);
+        let bytes = collector.encode(&header, 0.01, None);
         let expect = Figures { min_timestamp: 0, max_timestamp: 999, partitions: 1000 };
         assert_eq!(decode(&bytes, &table).unwrap(), (header, expect));
         for len in 0..bytes.len() {

@@ -1,4 +1,8 @@
-//! The summary: every 128th key with its place in `Index.db`, kept in memory.
+//! The summary: a sample of the keys with their places in `Index.db`, kept in memory.
+//!
+//! Every 128th key at least, as Cassandra reads no further; and more where partitions are large: one byte of summary
+//! for 2,000 bytes of data, as Scylla's `sstable_summary_ratio` of 0.0005, so that the part of the index between two
+//! samples is read at once.
 //!
 //! As `IndexSummary.IndexSummarySerializer` of Apache Cassandra: a header, offsets and entries with the lowest byte
 //! first, then the first and the last key.
@@ -9,6 +13,8 @@ use crate::data::codec::Reader;
 
 /// Cassandra's default `min_index_interval`.
 const INTERVAL: u64 = 128;
+/// Bytes of data for a byte of summary.
+const DATA_PER_BYTE: u64 = 2000;
 /// `Downsampling.BASE_SAMPLING_LEVEL`: nothing is left out.
 const SAMPLING_LEVEL: u32 = 128;
 
@@ -23,21 +29,28 @@ pub(crate) struct Summary {
     positions: Vec<u64>,
     pub first_key: Vec<u8>,
     pub last_key: Vec<u8>,
-    partitions: u64,
+    /// Keys since the last sample.
+    skipped: u64,
+    /// Where in the data the next sample is due.
+    due_at: u64,
 }
 
 impl Summary {
     /// Takes every key in order; samples as it should.
-    pub fn add(&mut self, token: Token, key: &[u8], index_position: u64) {
-        if self.partitions == 0 {
+    pub fn add(&mut self, token: Token, key: &[u8], index_position: u64, data_position: u64) {
+        let first = self.tokens.is_empty();
+        if first {
             self.first_key = key.to_vec();
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        if self.partitions.is_multiple_of(INTERVAL) {
+        self.skipped += 1;
+        if first || self.skipped >= INTERVAL || data_position >= self.due_at {
             self.push(token, key, index_position);
+            self.skipped = 0;
+            // Key, token, offset, position.
+            self.due_at = data_position + DATA_PER_BYTE * (key.len() as u64 + 20);
         }
-        self.partitions += 1;
     }
 
     fn push(&mut self, token: Token, key: &[u8], index_position: u64) {
@@ -143,10 +156,10 @@ mod tests {
         keys.sort();
         let mut summary = Summary::default();
         for (at, (token, key)) in keys.iter().enumerate() {
-            summary.add(*token, key, at as u64 * 10);
+            summary.add(*token, key, at as u64 * 10, at as u64);
         }
-        let mut read = Summary::decode(&summary.encode()).unwrap();
-        read.partitions = summary.partitions;
+        let read = Summary::decode(&summary.encode()).unwrap();
+        (summary.skipped, summary.due_at) = (0, 0);
         assert_eq!(read, summary);
         for (at, (token, key)) in keys.iter().enumerate() {
             let (from, to) = read.find(*token, key).unwrap();
@@ -155,7 +168,13 @@ mod tests {
             assert!(to.is_none_or(|to| to - from == 1280));
             assert!(read.seek(*token) <= position + 10);
         }
+        // Large partitions have more samples: 48,000 bytes of data for 24 of summary.
+        let mut summary = Summary::default();
+        for (at, (token, key)) in keys.iter().enumerate() {
+            summary.add(*token, key, at as u64 * 10, at as u64 * 12_000);
+        }
+        assert_eq!(summary.tokens.len(), 250);
         assert_eq!(read.find(Token(i64::MIN), b""), None);
-        assert_eq!(Summary::decode(&summary.encode()[1..]), None);
+        assert_eq!(Summary::decode(&read.encode()[1..]), None);
     }
 }

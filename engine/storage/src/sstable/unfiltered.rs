@@ -60,6 +60,26 @@ pub(crate) struct Marker {
     pub opens: Option<(Bound, DeletionTime)>,
 }
 
+impl Marker {
+    /// As it is written. One of the two ends is there.
+    pub fn kind_and_prefix(&self) -> (u8, &Clustering) {
+        match (&self.closes, &self.opens) {
+            // Where one ends and the next starts, they meet: an exclusive end and an inclusive start, or the reverse.
+            (Some((end, _)), Some(_)) => {
+                (if end.inclusive { INCL_END_EXCL_START } else { EXCL_END_INCL_START }, &end.prefix)
+            }
+            (Some((end, _)), None) => (if end.inclusive { INCL_END } else { EXCL_END }, &end.prefix),
+            (None, Some((start, _))) => (if start.inclusive { INCL_START } else { EXCL_START }, &start.prefix),
+            (None, None) => unreachable!("a marker closes or opens a range"),
+        }
+    }
+}
+
+/// Whether a marker of this kind stands before (-1) or behind (1) the rows with its prefix.
+pub(super) fn side_of(kind: u8) -> i8 {
+    if matches!(kind, EXCL_END | INCL_START | EXCL_END_INCL_START) { -1 } else { 1 }
+}
+
 impl EncodingStats {
     fn write_timestamp(&self, timestamp: i64, out: &mut Vec<u8>) {
         vint::write_unsigned(timestamp.wrapping_sub(self.min_timestamp) as u64, out);
@@ -114,7 +134,7 @@ fn read_value<'a>(ty: &CqlType, reader: &mut Reader<'a>) -> Result<&'a [u8], Par
 }
 
 /// Components in groups of 32, each group behind two bits a component: empty, null.
-fn write_clustering(types: &[CqlType], clustering: &Clustering, out: &mut Vec<u8>) {
+pub(super) fn write_clustering(types: &[CqlType], clustering: &Clustering, out: &mut Vec<u8>) {
     let components: Vec<&[u8]> = clustering.components().collect();
     for (components, types) in components.chunks(32).zip(types.chunks(32)) {
         let empty = |(at, component): (usize, &&[u8])| if component.is_empty() { 1u64 << (at * 2) } else { 0 };
@@ -127,7 +147,7 @@ fn write_clustering(types: &[CqlType], clustering: &Clustering, out: &mut Vec<u8
     }
 }
 
-fn read_clustering(types: &[CqlType], count: usize, reader: &mut Reader<'_>) -> Result<Clustering, Parse> {
+pub(super) fn read_clustering(types: &[CqlType], count: usize, reader: &mut Reader<'_>) -> Result<Clustering, Parse> {
     if count == 0 {
         return Ok(Clustering::empty());
     }
@@ -153,6 +173,11 @@ fn read_clustering(types: &[CqlType], count: usize, reader: &mut Reader<'_>) -> 
 pub(super) fn write_partition_head(key: &[u8], deletion: Option<DeletionTime>, out: &mut Vec<u8>) {
     out.extend_from_slice(&(key.len() as u16).to_be_bytes());
     out.extend_from_slice(key);
+    write_deletion_time(deletion, out);
+}
+
+/// As `DeletionTime.Serializer`: twelve bytes, also for none.
+pub(super) fn write_deletion_time(deletion: Option<DeletionTime>, out: &mut Vec<u8>) {
     let (local_s, timestamp) = match deletion {
         Some(deletion) => (deletion.local_s.min(LOCAL_DELETION_MAX) as i32, deletion.timestamp),
         None => (i32::MAX, i64::MIN),
@@ -161,16 +186,20 @@ pub(super) fn write_partition_head(key: &[u8], deletion: Option<DeletionTime>, o
     out.extend_from_slice(&timestamp.to_be_bytes());
 }
 
-pub(super) fn read_partition_head<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], Option<DeletionTime>), Parse> {
-    let len = u16::from_be_bytes(reader.array("key length")?);
-    let key = reader.bytes(usize::from(len), "key")?;
+pub(super) fn read_deletion_time(reader: &mut Reader<'_>) -> Result<Option<DeletionTime>, Parse> {
     let local_s = i32::from_be_bytes(reader.array("deletion")?);
     let timestamp = i64::from_be_bytes(reader.array("deletion")?);
     if (local_s, timestamp) == (i32::MAX, i64::MIN) {
-        return Ok((key, None));
+        return Ok(None);
     }
-    let local_s = u32::try_from(local_s).map_err(|_| Parse::Malformed("a partition's deletion time is negative"))?;
-    Ok((key, Some(DeletionTime { timestamp, local_s })))
+    let local_s = u32::try_from(local_s).map_err(|_| Parse::Malformed("a deletion time is negative"))?;
+    Ok(Some(DeletionTime { timestamp, local_s }))
+}
+
+pub(super) fn read_partition_head<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], Option<DeletionTime>), Parse> {
+    let len = u16::from_be_bytes(reader.array("key length")?);
+    let key = reader.bytes(usize::from(len), "key")?;
+    Ok((key, read_deletion_time(reader)?))
 }
 
 pub(super) fn write_partition_end(out: &mut Vec<u8>) {
@@ -300,15 +329,7 @@ fn read_subset(columns: usize, reader: &mut Reader<'_>) -> Result<Vec<usize>, Pa
 }
 
 pub(super) fn write_marker(header: &Header, marker: &Marker, previous: u64, body: &mut Vec<u8>, out: &mut Vec<u8>) {
-    let (kind, prefix) = match (&marker.closes, &marker.opens) {
-        // Where one ends and the next starts, they meet: an exclusive end and an inclusive start, or the reverse.
-        (Some((end, _)), Some(_)) => {
-            (if end.inclusive { INCL_END_EXCL_START } else { EXCL_END_INCL_START }, &end.prefix)
-        }
-        (Some((end, _)), None) => (if end.inclusive { INCL_END } else { EXCL_END }, &end.prefix),
-        (None, Some((start, _))) => (if start.inclusive { INCL_START } else { EXCL_START }, &start.prefix),
-        (None, None) => return,
-    };
+    let (kind, prefix) = marker.kind_and_prefix();
     out.extend_from_slice(&[IS_MARKER, kind]);
     out.extend_from_slice(&(prefix.len() as u16).to_be_bytes());
     write_clustering(&header.clustering, prefix, out);

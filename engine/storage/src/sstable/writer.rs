@@ -1,27 +1,30 @@
-//! Writes an SSTable, partition by partition.
+//! Writes an SSTable, partition by partition and row by row: what is held in memory is a buffer for each file, the
+//! partition's own index and what grows with the number of keys, never a partition.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use types::{TableDef, Token, vint};
 
+use super::Descriptor;
 use super::bloom::{BloomFilter, KeyHash};
-use super::component_path;
+use super::compression::Compression;
 use super::file::{Sink, write_small};
 use super::header::{EncodingStats, Header};
+use super::index::{Builder, Edge};
 use super::statistics::Collector;
 use super::summary::Summary;
 use super::unfiltered::{self, Marker};
 use crate::cache::BLOCK;
 use crate::data::{Position, compare_positions};
-use crate::{Error, Partition};
+use crate::{Bound, DeletionTime, Error, Partition, RangeTombstone, Row};
 
-/// Named in `TOC.txt`, as Cassandra lists them.
-const LISTED: [&str; 8] =
-    ["Data.db", "Index.db", "Summary.db", "Filter.db", "Statistics.db", "CRC.db", "Digest.crc32", "TOC.txt"];
+/// Cassandra's default `column_index_size`.
+pub(crate) const COLUMN_INDEX_BYTES: u64 = 64 << 10;
 
 pub(crate) struct Writer {
-    folder: String,
-    generation: u64,
+    descriptor: Descriptor,
     def: Arc<TableDef>,
     header: Header,
     data: Sink,
@@ -30,9 +33,21 @@ pub(crate) struct Writer {
     filter: BloomFilter,
     fp_chance: f64,
     collector: Collector,
+    builder: Builder,
+    partition: Option<Open>,
     last: Option<(Token, Vec<u8>)>,
     bytes: Vec<u8>,
     body: Vec<u8>,
+}
+
+/// The partition that is being written.
+struct Open {
+    start: u64,
+    deletion: Option<DeletionTime>,
+    /// Size of the last thing written.
+    previous: u64,
+    /// The end of the range tombstone that is open: written when it is known that it does not go on.
+    closing: Option<(Bound, DeletionTime)>,
 }
 
 impl Writer {
@@ -45,140 +60,267 @@ impl Writer {
         keys: u64,
     ) -> Result<Self, Error> {
         let fp_chance = def.options.bloom_filter_fp_chance;
+        let compression = Compression::from_options(&def.options.compression);
+        let compression = compression.map_err(|what| Error::Config(format!("table {}: {what}", def.name)))?;
+        let descriptor = Descriptor::own(folder, generation);
         Ok(Self {
-            folder: folder.to_string(),
-            generation,
             header: Header::of(&def, stats),
+            collector: Collector::new(def.clone()),
             def,
-            data: Sink::create(component_path(folder, generation, "Data.db")).await?,
-            index: Sink::create(component_path(folder, generation, "Index.db")).await?,
+            data: Sink::create(descriptor.path("Data.db"), compression).await?,
+            index: Sink::create(descriptor.path("Index.db"), None).await?,
+            descriptor,
             summary: Summary::default(),
             filter: BloomFilter::new(keys.max(1), fp_chance),
             fp_chance,
-            collector: Collector::new(),
+            builder: Builder::new(COLUMN_INDEX_BYTES),
+            partition: None,
             last: None,
             bytes: Vec::new(),
             body: Vec::new(),
         })
     }
 
-    /// Bytes of data so far.
+    /// Bytes of rows for which a wide partition's index has an entry.
+    pub fn column_index_bytes(mut self, bytes: u64) -> Self {
+        self.builder.set_block_bytes(bytes);
+        self
+    }
+
+    /// The level that leveled compaction gives it.
+    pub fn level(mut self, level: u32) -> Self {
+        self.collector.level = level;
+        self
+    }
+
+    /// Bytes of data so far, uncompressed.
     pub fn data_bytes(&self) -> u64 {
         self.data.position()
     }
 
+    /// Bytes of data on disk so far.
+    pub fn stored_bytes(&self) -> u64 {
+        self.data.stored_len()
+    }
+
     /// Adds a partition behind the last one: in normal form, and not empty.
     pub async fn add(&mut self, token: Token, partition: &Partition) -> Result<(), Error> {
-        let key = &partition.key;
+        assert!(!partition.is_empty(), "something of each partition is written");
+        self.begin(token, &partition.key, partition.deletion, partition.static_row.as_ref()).await?;
+        self.part(&partition.rows, &partition.range_tombstones).await?;
+        self.end().await
+    }
+
+    /// Begins a partition behind the last one.
+    pub async fn begin(
+        &mut self,
+        token: Token,
+        key: &[u8],
+        deletion: Option<DeletionTime>,
+        static_row: Option<&Row>,
+    ) -> Result<(), Error> {
         let in_order = self.last.as_ref().is_none_or(|(last, last_key)| (*last, &**last_key) < (token, key));
-        assert!(in_order && !partition.is_empty(), "partitions are written in order, and something of each");
-        let position = self.data.position();
-        self.encode(partition);
-        self.data.push(&self.bytes);
-        self.collector.add(partition, self.bytes.len() as u64, &self.def);
+        assert!(in_order && self.partition.is_none(), "partitions are written in order, one after the other");
+        let start = self.data.position();
+        self.bytes.clear();
+        unfiltered::write_partition_head(key, deletion, &mut self.bytes);
+        self.collector.begin(deletion);
+        if !self.header.statics.is_empty() {
+            let none = Row::default();
+            let row = static_row.unwrap_or(&none);
+            unfiltered::write_row(&self.header, row, true, 0, &mut self.body, &mut self.bytes);
+            self.collector.static_row(row);
+        }
+        self.data.push(&self.bytes)?;
+        let header_len = self.bytes.len() as u64;
+        self.builder.begin(header_len);
+        self.last = Some((token, key.to_vec()));
+        self.partition = Some(Open { start, deletion, previous: header_len, closing: None });
+        self.data.spill().await
+    }
+
+    /// Adds rows and range tombstones behind those that are there, in normal form. A range tombstone that begins where
+    /// the last one ended, with the same deletion, continues it.
+    pub async fn part(&mut self, rows: &[Row], ranges: &[RangeTombstone]) -> Result<(), Error> {
+        let mut ranges = ranges.iter().peekable();
+        let def = self.def.clone();
+        for row in rows {
+            let position = Position::row(row.clustering.as_bytes());
+            loop {
+                match self.closing() {
+                    Some((end, _)) if compare_positions(&def, end.as_end(), position).is_lt() => {
+                        let meets = |range: &&RangeTombstone| meet(end, &range.start);
+                        let next = ranges.next_if(meets);
+                        self.close(next)?;
+                    }
+                    Some(_) => break,
+                    None => {
+                        let before =
+                            |range: &&RangeTombstone| compare_positions(&def, range.start.as_start(), position).is_lt();
+                        let Some(range) = ranges.next_if(before) else { break };
+                        self.open(range)?;
+                    }
+                }
+            }
+            self.row(row)?;
+            if self.data.is_full() {
+                self.data.spill().await?;
+            }
+        }
+        for range in ranges {
+            match self.closing() {
+                Some((end, _)) if meet(end, &range.start) => self.close(Some(range))?,
+                Some(_) => {
+                    self.close(None)?;
+                    self.open(range)?;
+                }
+                None => self.open(range)?,
+            }
+            self.data.spill().await?;
+        }
+        Ok(())
+    }
+
+    fn closing(&self) -> Option<&(Bound, DeletionTime)> {
+        self.partition.as_ref().and_then(|partition| partition.closing.as_ref())
+    }
+
+    fn row(&mut self, row: &Row) -> Result<(), Error> {
+        let Some(partition) = &mut self.partition else { return Ok(()) };
+        self.bytes.clear();
+        unfiltered::write_row(&self.header, row, false, partition.previous, &mut self.body, &mut self.bytes);
+        self.collector.row(row);
+        self.put(Edge::of_row(&row.clustering))
+    }
+
+    fn open(&mut self, range: &RangeTombstone) -> Result<(), Error> {
+        let Some(partition) = &mut self.partition else { return Ok(()) };
+        partition.closing = Some((range.end.clone(), range.deletion));
+        self.marker(Marker { closes: None, opens: Some((range.start.clone(), range.deletion)) })
+    }
+
+    /// Closes the open range tombstone; the next one begins there, if one is given.
+    fn close(&mut self, next: Option<&RangeTombstone>) -> Result<(), Error> {
+        let Some(partition) = &mut self.partition else { return Ok(()) };
+        let Some(closing) = partition.closing.take() else { return Ok(()) };
+        partition.closing = next.map(|range| (range.end.clone(), range.deletion));
+        if next.is_some_and(|range| range.deletion == closing.1) {
+            return Ok(());
+        }
+        let opens = next.map(|range| (range.start.clone(), range.deletion));
+        self.marker(Marker { closes: Some(closing), opens })
+    }
+
+    fn marker(&mut self, marker: Marker) -> Result<(), Error> {
+        let Some(partition) = &mut self.partition else { return Ok(()) };
+        self.bytes.clear();
+        unfiltered::write_marker(&self.header, &marker, partition.previous, &mut self.body, &mut self.bytes);
+        self.collector.marker(&marker);
+        self.builder.set_open(marker.opens.as_ref().map(|(_, deletion)| *deletion));
+        self.put(Edge::of_marker(&marker))
+    }
+
+    /// Writes `self.bytes`, which stand at `edge`.
+    fn put(&mut self, edge: Edge) -> Result<(), Error> {
+        let Some(partition) = &mut self.partition else { return Ok(()) };
+        partition.previous = self.bytes.len() as u64;
+        let from = self.data.position() - partition.start;
+        self.data.push(&self.bytes)?;
+        self.builder.add(edge, from, from + partition.previous, &self.header.clustering);
+        Ok(())
+    }
+
+    /// Ends the partition.
+    pub async fn end(&mut self) -> Result<(), Error> {
+        self.close(None)?;
+        let Some(partition) = self.partition.take() else { return Ok(()) };
+        let Some((token, key)) = &self.last else { return Ok(()) };
+        self.bytes.clear();
+        unfiltered::write_partition_end(&mut self.bytes);
+        self.data.push(&self.bytes)?;
+        self.collector.end(self.data.position() - partition.start);
 
         let index_position = self.index.position();
         self.bytes.clear();
         self.bytes.extend_from_slice(&(key.len() as u16).to_be_bytes());
         self.bytes.extend_from_slice(key);
-        vint::write_unsigned(position, &mut self.bytes);
-        vint::write_unsigned(0, &mut self.bytes); // no promoted index
-        self.index.push(&self.bytes);
-        self.summary.add(token, key, index_position);
+        vint::write_unsigned(partition.start, &mut self.bytes);
+        self.builder.finish(partition.deletion, &self.header.clustering, &mut self.bytes);
+        self.index.push(&self.bytes)?;
+        self.summary.add(*token, key, index_position, partition.start);
         self.filter.insert(KeyHash::of(key));
-        self.last = Some((token, key.to_vec()));
         self.data.spill().await?;
         self.index.spill().await
     }
 
-    /// The partition's bytes into `self.bytes`.
-    fn encode(&mut self, partition: &Partition) {
-        let out = &mut self.bytes;
-        out.clear();
-        unfiltered::write_partition_head(&partition.key, partition.deletion, out);
-        if !self.header.statics.is_empty() {
-            let none = crate::Row::default();
-            let row = partition.static_row.as_ref().unwrap_or(&none);
-            unfiltered::write_row(&self.header, row, true, 0, &mut self.body, out);
-        }
-        let mut previous = 0;
-        let mut markers = markers(partition).into_iter().peekable();
-        let before = |marker: &Marker, row: &crate::Row| {
-            let row = Position::row(row.clustering.as_bytes());
-            compare_positions(&self.def, position_of(marker), row).is_lt()
-        };
-        for row in &partition.rows {
-            while let Some(marker) = markers.next_if(|marker| before(marker, row)) {
-                let start = out.len();
-                unfiltered::write_marker(&self.header, &marker, previous, &mut self.body, out);
-                previous = (out.len() - start) as u64;
-            }
-            let start = out.len();
-            unfiltered::write_row(&self.header, row, false, previous, &mut self.body, out);
-            previous = (out.len() - start) as u64;
-        }
-        for marker in markers {
-            let start = out.len();
-            unfiltered::write_marker(&self.header, &marker, previous, &mut self.body, out);
-            previous = (out.len() - start) as u64;
-        }
-        unfiltered::write_partition_end(out);
-    }
-
     /// Makes all components durable, and their names. Gives the bytes on disk. The manifest does the rest.
     pub async fn finish(self) -> Result<u64, Error> {
-        let path = |component: &str| component_path(&self.folder, self.generation, component);
-        let data = self.data.finish().await?;
-        let index = self.index.finish().await?;
-        let mut crc = (BLOCK as u32).to_be_bytes().to_vec();
-        data.block_crcs.iter().for_each(|block| crc.extend_from_slice(&block.to_be_bytes()));
-        let (summary, filter) = (self.summary.encode(), self.filter.encode());
-        let statistics = self.collector.encode(&self.header, self.fp_chance);
-
+        let Self { descriptor, header, mut data, mut index, summary, filter, fp_chance, collector, .. } = self;
+        let raw_bytes = data.position();
+        let (sunk, index_sunk) = (data.seal()?, index.seal()?);
+        let ratio = sunk.compression.is_some().then(|| sunk.len as f64 / raw_bytes.max(1) as f64);
+        let (guard_name, guard) = match &sunk.compression {
+            Some(info) => ("CompressionInfo.db", info.encode()),
+            None => {
+                let mut crc = (BLOCK as u32).to_be_bytes().to_vec();
+                sunk.block_crcs.iter().for_each(|block| crc.extend_from_slice(&block.to_be_bytes()));
+                ("CRC.db", crc)
+            }
+        };
+        let (summary, filter) = (summary.encode(), filter.encode());
+        let statistics = collector.encode(&header, fp_chance, ratio);
         let mut own = Vec::new();
-        for bytes in [&summary, &filter, &statistics, &crc] {
+        for bytes in [&summary, &filter, &statistics, &guard] {
             own.extend_from_slice(&crc32fast::hash(bytes).to_be_bytes());
         }
-        own.extend_from_slice(&(index.block_crcs.len() as u32).to_be_bytes());
-        index.block_crcs.iter().for_each(|block| own.extend_from_slice(&block.to_be_bytes()));
+        own.extend_from_slice(&(index_sunk.block_crcs.len() as u32).to_be_bytes());
+        index_sunk.block_crcs.iter().for_each(|block| own.extend_from_slice(&block.to_be_bytes()));
         own.extend_from_slice(&crc32fast::hash(&own).to_be_bytes());
-
-        write_small(path("Summary.db"), &summary).await?;
-        write_small(path("Filter.db"), &filter).await?;
-        write_small(path("Statistics.db"), &statistics).await?;
-        write_small(path("CRC.db"), &crc).await?;
-        write_small(path("Digest.crc32"), data.crc.to_string().as_bytes()).await?;
-        write_small(path("Orrery.crc"), &own).await?;
-        write_small(path("TOC.txt"), (LISTED.join("\n") + "\n").as_bytes()).await?;
-        reactor::fs::sync_dir(&self.folder).await.map_err(Error::io(&self.folder, "sync folder"))?;
-        let small = summary.len() + filter.len() + statistics.len() + crc.len() + own.len();
-        Ok(data.len + index.len + small as u64)
-    }
-}
-
-/// Where the marker stands among the rows.
-fn position_of(marker: &Marker) -> Position<'_> {
-    match (&marker.closes, &marker.opens) {
-        (Some((end, _)), _) => end.as_end(),
-        (None, Some((start, _))) => start.as_start(),
-        (None, None) => Position { prefix: &[], side: -1 },
-    }
-}
-
-/// The range tombstones, which are in normal form, as markers: where one ends at the next one's start, one for both.
-fn markers(partition: &Partition) -> Vec<Marker> {
-    let mut markers: Vec<Marker> = Vec::with_capacity(partition.range_tombstones.len() * 2);
-    for range in &partition.range_tombstones {
-        let opens = Some((range.start.clone(), range.deletion));
-        match markers.last_mut() {
-            Some(Marker { closes: Some((end, _)), opens: between @ None })
-                if end.prefix == range.start.prefix && end.inclusive != range.start.inclusive =>
-            {
-                *between = opens;
-            }
-            _ => markers.push(Marker { closes: None, opens }),
+        let toc =
+            ["Data.db", "Index.db", "Summary.db", "Filter.db", "Statistics.db", guard_name, "Digest.crc32", "TOC.txt"];
+        let small = [
+            ("Summary.db", summary),
+            ("Filter.db", filter),
+            ("Statistics.db", statistics),
+            (guard_name, guard),
+            ("Digest.crc32", sunk.crc.to_string().into_bytes()),
+            ("Orrery.crc", own),
+            ("TOC.txt", (toc.join("\n") + "\n").into_bytes()),
+        ];
+        let bytes = sunk.len + index_sunk.len + small.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        // All at the same time: a flush waits for the slowest sync, not for their sum.
+        let mut writes: Vec<Write<'_>> = vec![Box::pin(data.finish()), Box::pin(index.finish())];
+        for (component, bytes) in &small {
+            writes.push(Box::pin(write_small(descriptor.path(component), bytes)));
         }
-        markers.push(Marker { closes: Some((range.end.clone(), range.deletion)), opens: None });
+        all(writes).await?;
+        reactor::fs::sync_dir(&descriptor.folder).await.map_err(Error::io(&descriptor.folder, "sync folder"))?;
+        Ok(bytes)
     }
-    markers
+}
+
+type Write<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
+
+/// Runs all to their ends, side by side; the first error.
+async fn all(mut writes: Vec<Write<'_>>) -> Result<(), Error> {
+    let mut result = Ok(());
+    std::future::poll_fn(|context| {
+        writes.retain_mut(|write| match write.as_mut().poll(context) {
+            Poll::Ready(done) => {
+                if result.is_ok() {
+                    result = done;
+                }
+                false
+            }
+            Poll::Pending => true,
+        });
+        if writes.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    result
+}
+
+/// Whether one range ends where the other begins.
+fn meet(end: &Bound, start: &Bound) -> bool {
+    end.prefix == start.prefix && end.inclusive != start.inclusive
 }

@@ -1,0 +1,151 @@
+//! An SSTable from its beginning to its end: all partitions, or the keys alone.
+
+use std::rc::Rc;
+
+use types::Token;
+
+use super::Place;
+use super::cursor::{DataCursor, PartitionCursor};
+use super::index::{Promoted, read_entry_head};
+use super::reader::Sstable;
+use super::unfiltered;
+use crate::cache::BLOCK;
+use crate::data::codec::Reader;
+use crate::memtable::Part;
+use crate::{Bytes, Error, Partition};
+
+/// All partitions in order, past the cache: for compaction.
+///
+/// Either whole, by [`Sequential::next`], or first the key, by [`Sequential::next_key`], then its parts.
+pub(crate) struct Sequential {
+    data: Option<DataCursor>,
+    partition: Option<PartitionCursor>,
+    last: Option<(Token, Bytes)>,
+}
+
+impl Sequential {
+    pub fn new(sstable: Rc<Sstable>) -> Self {
+        Self { data: Some(DataCursor::new(sstable, 0, None, true)), partition: None, last: None }
+    }
+
+    /// Goes on to the next partition; what is left of the last one is read and dropped.
+    pub async fn next_key(&mut self) -> Result<Option<(Token, Bytes)>, Error> {
+        while self.partition.is_some() {
+            self.next_part(usize::MAX).await?;
+        }
+        let Some(mut data) = self.data.take() else { return Ok(None) };
+        if data.at_end() {
+            return Ok(None);
+        }
+        let (start, window_start) = (data.at, data.window_start);
+        let key = data.next(|_, reader, _| Ok(Bytes::copy_from(unfiltered::read_partition_head(reader)?.0))).await?;
+        // Back to the partition's beginning; the window may have moved there meanwhile.
+        data.at = if data.window_start == window_start { start } else { 0 };
+        let token = Token::of_key(&key);
+        let place = (token, key.clone());
+        if self.last.as_ref().is_some_and(|last| *last >= place) {
+            return Err(data.corrupt("partitions out of order"));
+        }
+        self.last = Some(place);
+        self.partition = Some(PartitionCursor::over(data, key.clone(), None));
+        Ok(Some((token, key)))
+    }
+
+    /// The next rows of the partition that [`Sequential::next_key`] has told, the first time with its deletion and
+    /// static row. `None` behind its end.
+    pub async fn next_part(&mut self, rows_max: usize) -> Result<Option<Part>, Error> {
+        let Some(cursor) = &mut self.partition else { return Ok(None) };
+        let part = cursor.next_part(&[], false, rows_max).await?;
+        if part.more_after.is_none() {
+            self.data = self.partition.take().map(|cursor| cursor.data);
+        }
+        Ok(Some(part))
+    }
+
+    /// The next partition, whole.
+    pub async fn next(&mut self) -> Result<Option<(Token, Partition)>, Error> {
+        let Some((token, _)) = self.next_key().await? else { return Ok(None) };
+        Ok(self.next_part(usize::MAX).await?.map(|part| (token, part.partition)))
+    }
+}
+
+/// The keys of an SSTable in order, from a token on.
+pub(crate) struct IndexCursor {
+    pub sstable: Rc<Sstable>,
+    position: u64,
+    window: Bytes,
+    at: usize,
+    head: Option<IndexEntry>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct IndexEntry {
+    pub token: Token,
+    pub key: Bytes,
+    pub position: u64,
+    /// Of the promoted index, in the index file; the length is 0 when there is none.
+    promoted: (u64, u64),
+}
+
+impl IndexEntry {
+    /// Where the partition is, when the next one begins at `next`.
+    pub async fn place(&self, sstable: &Sstable, next: Option<u64>) -> Result<Place, Error> {
+        let promoted = match self.promoted {
+            (_, 0) => None,
+            (start, len) => Some(Rc::new(Promoted::read(&sstable.index, start, len).await?)),
+        };
+        Ok(Place { start: self.position, end: next, promoted })
+    }
+}
+
+impl IndexCursor {
+    /// Before the first key behind `(token, key)`; without a key, behind the whole token.
+    pub async fn seek(sstable: Rc<Sstable>, token: Token, key: Option<&[u8]>) -> Result<Self, Error> {
+        let position = sstable.summary.seek(token);
+        let mut cursor = Self { sstable, position, window: Bytes::default(), at: 0, head: None };
+        loop {
+            cursor.advance().await?;
+            let skip = cursor.head.as_ref().is_some_and(|head| {
+                head.token < token || (head.token == token && key.is_none_or(|key| &*head.key <= key))
+            });
+            if !skip {
+                return Ok(cursor);
+            }
+        }
+    }
+
+    /// The key that it stands at; `None` behind the last.
+    pub fn head(&self) -> Option<&IndexEntry> {
+        self.head.as_ref()
+    }
+
+    pub async fn advance(&mut self) -> Result<(), Error> {
+        loop {
+            let mut reader = Reader::new(self.window.get(self.at..).unwrap_or_default());
+            let index = &self.sstable.index;
+            let place = self.position + self.at as u64;
+            if place >= index.len {
+                self.head = None;
+                return Ok(());
+            }
+            let had = reader.rest.len();
+            if let Some(entry) = read_entry_head(&mut reader) {
+                let head_len = had - reader.rest.len();
+                let promoted = (place + head_len as u64, entry.promoted_len);
+                if promoted.0.checked_add(promoted.1).is_none_or(|end| end > index.len) {
+                    return Err(Error::corrupt(&index.path, place, "an index entry ends behind the file"));
+                }
+                let (token, position) = (Token::of_key(entry.key), entry.position);
+                self.head = Some(IndexEntry { token, key: Bytes::copy_from(entry.key), position, promoted });
+                // A promoted index is jumped over, not read.
+                self.at += head_len + promoted.1 as usize;
+                return Ok(());
+            }
+            if place + had as u64 >= index.len {
+                return Err(Error::corrupt(&index.path, place, "the index ends within an entry"));
+            }
+            let window = index.read(place, (had * 2).max(4 * BLOCK)).await?;
+            (self.window, self.position, self.at) = (window, place, 0);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! SSTables written and read back, on a real disk: names, wide partitions by the slice, compression.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use types::{CqlType, TableDef, TableOptions, Token};
+
+use super::*;
+use crate::cache::BlockCache;
+use crate::{Bound, Cell, Clustering, DeletionTime, Liveness, Partition, RangeTombstone, Row, Slice};
+
+#[test]
+fn names() {
+    let path = Descriptor::own("f", 12).path("Data.db");
+    assert_eq!(path, "f/me-12-big-Data.db");
+    assert_eq!(parse_name(path.strip_prefix("f/").unwrap()), Some(12));
+    assert_eq!(parse_name("mc-12-big-Data.db"), None);
+}
+
+pub(super) fn table(compression: &[(&str, &str)], with_static: bool) -> Arc<TableDef> {
+    let compression: BTreeMap<String, String> =
+        compression.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let mut def = TableDef::builder("ks", "t")
+        .partition_key("p", CqlType::Int)
+        .clustering("a", CqlType::Int)
+        .clustering_ordered("b", CqlType::Int, true)
+        .regular("v", CqlType::Text)
+        .regular("w", CqlType::Int)
+        .options(TableOptions { compression, ..TableOptions::default() });
+    if with_static {
+        def = def.static_column("s", CqlType::Text);
+    }
+    Arc::new(def.build())
+}
+
+fn at(parts: &[i32]) -> Clustering {
+    Clustering::new(parts.iter().map(|part| part.to_be_bytes()))
+}
+
+/// Writes the partitions and opens the SSTable.
+pub(super) async fn write(
+    folder: &str,
+    def: &Arc<TableDef>,
+    block_bytes: u64,
+    partitions: &[Partition],
+) -> Rc<Sstable> {
+    let mut sorted: Vec<(Token, &Partition)> = partitions.iter().map(|p| (Token::of_key(&p.key), p)).collect();
+    sorted.sort_by(|a, b| (a.0, &a.1.key).cmp(&(b.0, &b.1.key)));
+    let stats = EncodingStats { min_timestamp: 0, min_local_deletion_s: 1_600_000_000, min_ttl_s: 1 };
+    let writer = Writer::create(folder, 1, def.clone(), stats, partitions.len() as u64).await.unwrap();
+    let mut writer = writer.column_index_bytes(block_bytes);
+    for (token, partition) in sorted {
+        writer.add(token, partition).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    Sstable::open(folder, 1, def.clone(), &Rc::new(BlockCache::new(1 << 20))).await.unwrap()
+}
+
+/// Reads slices of a partition, a few rows at a time. What has come of it must be complete up to where it stopped.
+async fn read(sstable: &Rc<Sstable>, key: &[u8], slices: &[Slice], reverse: bool, rows_max: usize, expect: &Partition) {
+    let def = sstable.def.clone();
+    let place = sstable.find(Token::of_key(key), key).await.unwrap().expect("it is there");
+    let mut cursor = PartitionCursor::new(sstable.clone(), key.into(), place);
+    let mut expect = expect.clone();
+    expect.restrict(slices, false, usize::MAX, 0, &def);
+    let mut got: Option<Partition> = None;
+    loop {
+        let part = cursor.next_part(slices, reverse, rows_max).await.unwrap();
+        let got = match &mut got {
+            Some(got) => {
+                got.merge(part.partition, &def);
+                got
+            }
+            None => got.insert(part.partition),
+        };
+        got.purge_shadowed(&def);
+        let told = match &part.more_after {
+            None => Slice::all(),
+            Some(row) if reverse => Slice { start: Bound::inclusive(row.clone()), ..Slice::all() },
+            Some(row) => Slice { end: Bound::inclusive(row.clone()), ..Slice::all() },
+        };
+        let (mut got, mut expect) = (got.clone(), expect.clone());
+        for partition in [&mut got, &mut expect] {
+            partition.restrict(slices, false, usize::MAX, 0, &def);
+            partition.restrict(std::slice::from_ref(&told), false, usize::MAX, 0, &def);
+        }
+        assert_eq!(got, expect, "reverse {reverse}, {rows_max} rows at once, told {told:?}");
+        if part.more_after.is_none() {
+            return;
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Range {
+    start: Vec<i32>,
+    end: Vec<i32>,
+    inclusive: (bool, bool),
+    timestamp: i64,
+}
+
+fn prefix() -> impl Strategy<Value = Vec<i32>> {
+    prop_oneof![
+        1 => Just(Vec::new()),
+        3 => (0..12i32).prop_map(|a| vec![a]),
+        3 => (0..12i32, 0..8i32).prop_map(|(a, b)| vec![a, b]),
+    ]
+}
+
+fn range() -> impl Strategy<Value = Range> {
+    (prefix(), prefix(), any::<(bool, bool)>(), 0..9i64).prop_map(|(start, end, inclusive, timestamp)| Range {
+        start,
+        end,
+        inclusive,
+        timestamp,
+    })
+}
+
+impl Range {
+    fn slice(&self) -> Slice {
+        Slice {
+            start: Bound { prefix: at(&self.start), inclusive: self.inclusive.0 || self.start.is_empty() },
+            end: Bound { prefix: at(&self.end), inclusive: self.inclusive.1 || self.end.is_empty() },
+        }
+    }
+
+    fn is_sound(&self, def: &TableDef) -> bool {
+        let slice = self.slice();
+        crate::data::compare_positions(def, slice.start.as_start(), slice.end.as_end()).is_lt()
+    }
+}
+
+/// Sorted, and apart from one another.
+fn apart(ranges: Vec<Range>, def: &TableDef) -> Vec<Slice> {
+    let mut slices: Vec<Slice> = ranges.iter().filter(|range| range.is_sound(def)).map(Range::slice).collect();
+    slices.sort_by(|a, b| a.start.compare_start(&b.start, def));
+    let mut kept: Vec<Slice> = Vec::new();
+    for slice in slices {
+        let behind =
+            |last: &Slice| crate::data::compare_positions(def, last.end.as_end(), slice.start.as_start()).is_lt();
+        if kept.last().is_none_or(behind) {
+            kept.push(slice);
+        }
+    }
+    kept
+}
+
+fn partition(rows: Vec<(i32, i32, u8)>, ranges: Vec<Range>, deleted: bool, stat: bool, def: &TableDef) -> Partition {
+    let mut partition = Partition::new(&7i32.to_be_bytes());
+    partition.deletion = deleted.then_some(DeletionTime { timestamp: 2, local_s: 1_700_000_000 });
+    if stat && !def.statics.is_empty() {
+        partition.static_row = Some(Row { cells: vec![(0, Cell::live(5, "fixed"))], ..Row::default() });
+    }
+    for (a, b, len) in rows {
+        partition.rows.push(Row {
+            marker: Some(Liveness::live(5)),
+            cells: vec![(0, Cell::live(5, "x".repeat(usize::from(len)).as_str()))],
+            ..Row::new(at(&[a, b]))
+        });
+    }
+    partition.sort(def);
+    for range in ranges.into_iter().filter(|range| range.is_sound(def)) {
+        let Slice { start, end } = range.slice();
+        let deletion = DeletionTime { timestamp: range.timestamp, local_s: 1_700_000_000 + range.timestamp as u32 };
+        partition.range_tombstones.push(RangeTombstone { start, end, deletion });
+    }
+    partition.purge_shadowed(def);
+    partition
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn wide_partitions_by_the_slice(
+        rows in proptest::collection::vec((0..12i32, 0..8i32, any::<u8>()), 0..90),
+        ranges in proptest::collection::vec(range(), 0..6),
+        slices in proptest::collection::vec(range(), 0..4),
+        (deleted, stat) in any::<(bool, bool)>(),
+        block_bytes in prop_oneof![Just(1u64), Just(100), Just(400), Just(64 << 10)],
+        compressed in any::<bool>(),
+        rows_max in prop_oneof![Just(1usize), Just(7), Just(1000)],
+    ) {
+        let lz4 = [("class", "LZ4Compressor"), ("chunk_length_in_kb", "1")];
+        let def = table(if compressed { &lz4 } else { &[] }, stat);
+        let partition = partition(rows, ranges, deleted, stat, &def);
+        prop_assume!(!partition.is_empty());
+        let slices = apart(slices, &def);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap().to_string();
+        reactor::uring::block_on(async move {
+            // Neighbours, so that the partition ends before the file does.
+            let neighbour = |n: i32| Partition {
+                rows: vec![Row { marker: Some(Liveness::live(1)), ..Row::new(at(&[1, 1])) }],
+                ..Partition::new(&n.to_be_bytes())
+            };
+            let all: Vec<_> = (100..110).map(neighbour).chain([partition.clone()]).collect();
+            let sstable = write(&path, &def, block_bytes, &all).await;
+            for reverse in [false, true] {
+                read(&sstable, &partition.key, &slices, reverse, rows_max, &partition).await;
+            }
+            // All of it, whole and in parts.
+            for rows_max in [usize::MAX, rows_max] {
+                let mut sequential = Sequential::new(sstable.clone());
+                let mut found = 0;
+                while let Some((_, key)) = sequential.next_key().await.unwrap() {
+                    let mut whole: Option<Partition> = None;
+                    while let Some(part) = sequential.next_part(rows_max).await.unwrap() {
+                        match &mut whole {
+                            Some(whole) => whole.merge(part.partition, &def),
+                            None => whole = Some(part.partition),
+                        }
+                    }
+                    let whole = whole.unwrap();
+                    prop_assert_eq!(&whole, all.iter().find(|p| p.key == key).unwrap());
+                    found += 1;
+                }
+                prop_assert_eq!(found, 11);
+            }
+            Ok(())
+        }).unwrap()?;
+    }
+}
+
+/// Parts written one after the other are the file that the whole partition is.
+#[test]
+fn parts_make_the_same_file() {
+    let def = table(&[], true);
+    let rows: Vec<_> = (0..12).flat_map(|a| (0..8).map(move |b| (a, b, 40))).collect();
+    let range = |start: &[i32], end: &[i32], timestamp| Range {
+        start: start.to_vec(),
+        end: end.to_vec(),
+        inclusive: (true, true),
+        timestamp,
+    };
+    let ranges = vec![range(&[2], &[9], 1), range(&[3, 3], &[5], 3), range(&[10], &[], 2)];
+    let partition = partition(rows, ranges, true, true, &def);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_string();
+    reactor::uring::block_on(async move {
+        let sstable = write(&path, &def, 500, std::slice::from_ref(&partition)).await;
+        let stats = sstable.encoding_stats();
+        for rows_max in [1, 5, 1000] {
+            let mut writer = Writer::create(&path, 2, def.clone(), stats, 1).await.unwrap().column_index_bytes(500);
+            let mut sequential = Sequential::new(sstable.clone());
+            let (token, key) = sequential.next_key().await.unwrap().unwrap();
+            let mut begun = false;
+            while let Some(part) = sequential.next_part(rows_max).await.unwrap() {
+                let part = part.partition;
+                if !begun {
+                    writer.begin(token, &key, part.deletion, part.static_row.as_ref()).await.unwrap();
+                    begun = true;
+                }
+                writer.part(&part.rows, &part.range_tombstones).await.unwrap();
+            }
+            writer.end().await.unwrap();
+            writer.finish().await.unwrap();
+            for component in ["Data.db", "Index.db", "Statistics.db", "Digest.crc32"] {
+                let read = |n| std::fs::read(Descriptor::own(&path, n).path(component)).unwrap();
+                assert_eq!(read(1), read(2), "{component}, {rows_max} rows at once");
+            }
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn every_compressor_and_chunk_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_string();
+    reactor::uring::block_on(async move {
+        let mut sizes = Vec::new();
+        for class in ["", "LZ4Compressor", "SnappyCompressor", "DeflateCompressor", "ZstdCompressor", "NoopCompressor"]
+        {
+            for chunk_kb in ["1", "16", "64"] {
+                let def = table(&[("class", class), ("chunk_length_in_kb", chunk_kb)], false);
+                let partitions: Vec<Partition> = (0..300i32)
+                    .map(|n| {
+                        let row = Row {
+                            cells: vec![(0, Cell::live(i64::from(n), format!("value {n}").repeat(40).as_str()))],
+                            ..Row::new(at(&[n, -n]))
+                        };
+                        Partition { rows: vec![row], ..Partition::new(&n.to_be_bytes()) }
+                    })
+                    .collect();
+                let folder = format!("{path}/{class}-{chunk_kb}");
+                std::fs::create_dir(&folder).unwrap();
+                let sstable = write(&folder, &def, 64 << 10, &partitions).await;
+                sizes.push(sstable.data.stored_len);
+                for partition in &partitions {
+                    read(&sstable, &partition.key, &[], false, 100, partition).await;
+                }
+                // A flipped bit anywhere in the data is seen by whoever reads there.
+                let data = sstable.descriptor.path("Data.db");
+                drop(sstable);
+                let mut bytes = std::fs::read(&data).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 4;
+                std::fs::write(&data, bytes).unwrap();
+                let cache = Rc::new(BlockCache::new(1 << 20));
+                let sstable = Sstable::open(&folder, 1, def.clone(), &cache).await.unwrap();
+                let mut sequential = Sequential::new(sstable);
+                let error = loop {
+                    match sequential.next().await {
+                        Ok(Some(_)) => {}
+                        Ok(None) => panic!("{class} {chunk_kb}: damage was read"),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(error.to_string().contains("checksum"), "{error}");
+            }
+        }
+        let (plain, compressed) = sizes.split_at(3);
+        assert!(compressed[..12].iter().all(|size| *size < plain[0] / 2), "{sizes:?}");
+    })
+    .unwrap();
+}
