@@ -34,8 +34,8 @@ mod table;
 pub use command::{ReadCommand, ScanCommand};
 pub use config::{Config, SyncMode};
 pub use data::{
-    Bound, Bytes, Cell, Clustering, Components, DeletionTime, Liveness, Malformed, Mutation, NEVER_S, Partition,
-    RangeTombstone, Row, Slice, expiry_s,
+    Bound, Bytes, Cell, Clustering, ComplexColumn, ComplexColumns, Components, DeletionTime, ListPaths, Liveness,
+    Malformed, Mutation, NEVER_S, Partition, RangeTombstone, Row, Slice, Stamp, counter, expiry_s,
 };
 pub use error::Error;
 pub use sstable::{Compression, Compressor};

@@ -52,7 +52,12 @@ impl RowCache {
 fn bytes_of(partition: &Partition) -> u64 {
     let row = |row: &Row| {
         let values: usize = row.cells.iter().map(|(_, cell)| cell.value.as_ref().map_or(0, |value| value.len())).sum();
-        size_of::<Row>() + row.clustering.as_bytes().len() + row.cells.len() * size_of::<(u16, Cell)>() + values
+        let complex = row.complex.heap_bytes();
+        size_of::<Row>()
+            + row.clustering.as_bytes().len()
+            + row.cells.len() * size_of::<(u16, Cell)>()
+            + values
+            + complex
     };
     let rows: usize = partition.rows.iter().chain(&partition.static_row).map(row).sum();
     let ranges = partition.range_tombstones.len() * size_of::<crate::RangeTombstone>();

@@ -31,6 +31,30 @@ impl CqlType {
         }
     }
 
+    /// Whether values that were written as `written` are values of this type: the same type, whatever is said of
+    /// freezing inside of frozen things, or a user type that had fewer fields then and maybe other names
+    /// (`UserType.isValueCompatibleWith`).
+    pub fn reads_values_of(&self, written: &CqlType) -> bool {
+        self.is_multi_cell() == written.is_multi_cell() && self.same_values(written)
+    }
+
+    fn same_values(&self, written: &CqlType) -> bool {
+        match (self.unfrozen(), written.unfrozen()) {
+            (CqlType::List(a), CqlType::List(b)) | (CqlType::Set(a), CqlType::Set(b)) => a.same_values(b),
+            (CqlType::Map(k, v), CqlType::Map(a, b)) => k.same_values(a) && v.same_values(b),
+            (CqlType::Vector(a, n), CqlType::Vector(b, m)) => n == m && a.same_values(b),
+            (CqlType::Tuple(a), CqlType::Tuple(b)) => {
+                a.len() >= b.len() && a.iter().zip(b).all(|(a, b)| a.same_values(b))
+            }
+            (CqlType::Udt(a), CqlType::Udt(b)) => {
+                a.keyspace == b.keyspace
+                    && a.fields.len() >= b.fields.len()
+                    && a.field_types().zip(b.field_types()).all(|(a, b)| a.same_values(b))
+            }
+            (a, b) => a == b,
+        }
+    }
+
     /// The value that the cells stand for, as clients get it and as the frozen type has it. `elements` are the paths
     /// and values of live cells, in order. `None` without any: an empty collection is null.
     pub fn assemble<'a>(&self, elements: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Vec<u8>> {
@@ -96,6 +120,22 @@ mod tests {
         assert_eq!(udt.element_type(&path_of_field(1)), Some(&CqlType::Int));
         assert_eq!(udt.element_type(&path_of_field(2)), None);
         assert_eq!(udt.element_type(b"x"), None);
+    }
+
+    #[test]
+    fn user_types_may_have_grown() {
+        let udt = |keyspace: &str, fields: &[(&str, CqlType)]| {
+            let fields = fields.iter().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
+            CqlType::Udt(Arc::new(UserType { keyspace: keyspace.into(), name: "u".into(), fields }))
+        };
+        let old = udt("ks", &[("a", CqlType::Int)]);
+        let new = udt("ks", &[("renamed", CqlType::Int), ("b", CqlType::Text)]);
+        assert!(new.reads_values_of(&old) && !old.reads_values_of(&new));
+        assert!(!new.reads_values_of(&old.clone().frozen()) && !new.reads_values_of(&udt("other", &[])));
+        assert!(CqlType::list(new.frozen()).reads_values_of(&CqlType::list(old.frozen())));
+        let parse = |text| CqlType::parse(text).unwrap();
+        assert!(parse("frozen<list<list<int>>>").reads_values_of(&parse("frozen<list<frozen<list<int>>>>")));
+        assert!(!parse("int").reads_values_of(&parse("bigint")));
     }
 
     #[test]

@@ -30,20 +30,37 @@ impl<'a> View<'a> {
         row?.cell(index).filter(|cell| cell.is_live(self.now_s))
     }
 
+    /// The value of a column: of its cell, put together from the cells of its elements, or counted.
+    fn column_value(&self, is_static: bool, index: u16) -> Option<Cow<'a, [u8]>> {
+        let (row, columns) = match is_static {
+            true => (self.partition.static_row.as_ref(), &self.table.statics),
+            false => (self.row, &self.table.regulars),
+        };
+        let row = row?;
+        if let Some(complex) = row.complex_column(index) {
+            return complex.value(&columns.get(usize::from(index))?.ty, self.now_s).map(Cow::Owned);
+        }
+        let cell = row.cell(index).filter(|cell| cell.is_live(self.now_s))?;
+        let value = cell.value.as_deref()?;
+        if columns.get(usize::from(index)).is_some_and(|column| column.ty.is_counter()) {
+            return storage::counter::total(value).ok().map(|total| Cow::Owned(total.to_be_bytes().to_vec()));
+        }
+        Some(Cow::Borrowed(value))
+    }
+
     fn value(
         &self,
         expression: &'a Expression,
         values: &Values<'a>,
         context: &Context,
     ) -> Result<Option<Cow<'a, [u8]>>, QueryError> {
-        let cell_value = |cell: Option<&'a Cell>| cell.and_then(|cell| cell.value.as_deref()).map(Cow::Borrowed);
         Ok(match expression {
             Expression::PartitionKey(at) => Some(Cow::Borrowed(self.components[usize::from(*at)])),
             Expression::Clustering(at) => {
                 self.row.and_then(|row| row.clustering.component(usize::from(*at))).map(Cow::Borrowed)
             }
-            Expression::Static(index) => cell_value(self.cell(true, *index)),
-            Expression::Regular(index) => cell_value(self.cell(false, *index)),
+            Expression::Static(index) => self.column_value(true, *index),
+            Expression::Regular(index) => self.column_value(false, *index),
             Expression::WriteTime { is_static, index } => {
                 self.cell(*is_static, *index).map(|cell| Cow::Owned(cell.timestamp.to_be_bytes().to_vec()))
             }
@@ -230,22 +247,20 @@ impl<'a> Collector<'a> {
     fn passes(&self, view: &View<'_>) -> Result<bool, QueryError> {
         for (filter, wanted) in &self.filters {
             let column = &filter.column;
-            let value: Option<&[u8]> = match column.kind {
-                ColumnKind::PartitionKey(at) => Some(view.components[usize::from(at)]),
-                ColumnKind::Clustering(at) => view.row.and_then(|row| row.clustering.component(usize::from(at))),
-                ColumnKind::Static => view
-                    .table
-                    .static_index(&column.name)
-                    .and_then(|index| view.cell(true, index as u16))
-                    .and_then(|cell| cell.value.as_deref()),
-                ColumnKind::Regular => view
-                    .table
-                    .regular_index(&column.name)
-                    .and_then(|index| view.cell(false, index as u16))
-                    .and_then(|cell| cell.value.as_deref()),
+            let value: Option<Cow<'_, [u8]>> = match column.kind {
+                ColumnKind::PartitionKey(at) => Some(Cow::Borrowed(view.components[usize::from(at)])),
+                ColumnKind::Clustering(at) => {
+                    view.row.and_then(|row| row.clustering.component(usize::from(at))).map(Cow::Borrowed)
+                }
+                ColumnKind::Static => {
+                    view.table.static_index(&column.name).and_then(|index| view.column_value(true, index as u16))
+                }
+                ColumnKind::Regular => {
+                    view.table.regular_index(&column.name).and_then(|index| view.column_value(false, index as u16))
+                }
             };
             let Some(value) = value else { return Ok(false) };
-            let order = column.ty.compare(value, wanted);
+            let order = column.ty.compare(&value, wanted);
             let holds = match filter.operator {
                 Operator::Equal => order == Ordering::Equal,
                 Operator::NotEqual => order != Ordering::Equal,

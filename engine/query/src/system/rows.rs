@@ -196,12 +196,8 @@ pub(super) fn partitions(table: &TableDef, rows: Vec<Values>) -> Vec<Partition> 
             let value = take(&values, column)?;
             Some((index as u16, Cell::live(0, value.as_slice())))
         });
-        let row = Row {
-            clustering: Clustering::new(&clustering),
-            marker: Some(Liveness::live(0)),
-            deletion: None,
-            cells: cells.collect(),
-        };
+        let row =
+            Row { marker: Some(Liveness::live(0)), cells: cells.collect(), ..Row::new(Clustering::new(&clustering)) };
         if !by_key.contains_key(&key) {
             order.push(key.clone());
         }

@@ -69,7 +69,8 @@ impl Cell {
     }
 
     /// Whether `self` survives `other`: Cassandra's `Cells.resolveRegular`. Later timestamp; then what will not stay
-    /// (expiring or tombstone) over what stays, tombstone over expiring, the later local time, the larger value.
+    /// (expiring or tombstone) over what stays, tombstone over expiring, the later local time, the larger value. Where
+    /// Cassandra keeps either, because they differ in the TTL alone, the longer one, so that all replicas agree.
     pub fn wins_over(&self, other: &Cell) -> bool {
         let rank = |cell: &Cell| match (cell.value.is_some(), cell.ttl_s) {
             (false, _) => 2u8,
@@ -82,8 +83,61 @@ impl Cell {
             .cmp(&other.timestamp)
             .then(rank(self).cmp(&rank(other)))
             .then(local(self).cmp(&local(other)))
-            .then_with(|| self.value.as_deref().cmp(&other.value.as_deref()));
+            .then_with(|| self.value.as_deref().cmp(&other.value.as_deref()))
+            .then(self.ttl_s.cmp(&other.ttl_s));
         order != Ordering::Less
+    }
+}
+
+/// When the values of one statement are written, and how long they last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Microseconds.
+    pub timestamp: i64,
+    /// 0: does not expire.
+    pub ttl_s: u32,
+    pub now_s: u32,
+}
+
+impl Stamp {
+    pub fn cell(&self, value: impl Into<Bytes>) -> Cell {
+        match self.ttl_s {
+            0 => Cell::live(self.timestamp, value),
+            ttl_s => Cell::expiring(self.timestamp, ttl_s, self.now_s, value),
+        }
+    }
+
+    pub fn tombstone(&self) -> Cell {
+        Cell::tombstone(self.timestamp, self.now_s)
+    }
+}
+
+/// Which tombstones no one needs any more: made before `gc_before_s`, and with a timestamp below everything that they
+/// could still shadow elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purge {
+    pub now_s: u32,
+    pub gc_before_s: u32,
+    pub below: i64,
+}
+
+impl Purge {
+    pub fn drops(&self, timestamp: i64, local_s: u32) -> bool {
+        local_s < self.gc_before_s && timestamp < self.below
+    }
+
+    /// Turns a cell that has expired into a tombstone. Whether anything is left of it.
+    pub fn keeps_cell(&self, cell: &mut Cell) -> bool {
+        if cell.is_live(self.now_s) {
+            return true;
+        }
+        if cell.value.is_some() {
+            // As Cassandra's `AbstractCell.purge`: the tombstone is as old as the write, not as the expiry.
+            cell.local_deletion_s = cell.local_deletion_s.saturating_sub(cell.ttl_s);
+            cell.ttl_s = 0;
+            cell.value = None;
+        }
+        !self.drops(cell.timestamp, cell.local_deletion_s)
     }
 }
 
@@ -115,9 +169,11 @@ impl Liveness {
         self.ttl_s == 0 || now_s < self.local_deletion_s
     }
 
-    /// Cassandra's `LivenessInfo.supersedes`: later timestamp, expiring over lasting, later expiry.
+    /// Cassandra's `LivenessInfo.supersedes`: later timestamp, expiring over lasting, later expiry; and then, for all
+    /// replicas to agree, the longer TTL.
     pub fn supersedes(&self, other: &Liveness) -> bool {
-        let rank = |l: &Liveness| (l.timestamp, l.ttl_s != 0, if l.ttl_s == 0 { 0 } else { l.local_deletion_s });
+        let expiry_s = |l: &Liveness| if l.ttl_s == 0 { 0 } else { l.local_deletion_s };
+        let rank = |l: &Liveness| (l.timestamp, l.ttl_s != 0, expiry_s(l), l.ttl_s);
         rank(self) > rank(other)
     }
 }

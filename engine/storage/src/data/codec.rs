@@ -7,17 +7,24 @@
 //! ```text
 //! partition  flags u8 | key len, key | base i64 | [deletion] | [static row] | [row count, rows] | [count, ranges]
 //! row        flags u8 | clustering len, clustering | [marker] | [deletion] | cell count, cells
+//!            | [count, complex columns]
 //! marker     timestamp | if expiring: ttl, expiry u32
 //! deletion   timestamp | local u32
 //! cell       column << 2 | kind | timestamp | if expiring: ttl, expiry u32 | if tombstone: local u32, else: len, value
+//! complex    column << 1 | has deletion | [deletion] | cell count, elements
+//! element    path len, path | cell of column 0
 //! range      flags u8 (1 start inclusive, 2 end inclusive) | prefix len, prefix | prefix len, prefix | deletion
 //! ```
 
-use types::{ColumnDef, TableDef, vint};
+mod check;
 
-use super::clustering::{Clustering, Components, Position, compare_positions};
-use super::{Bound, Bytes, Cell, DeletionTime, Liveness, NEVER_S, Partition, RangeTombstone, Row};
-use crate::sstable::EncodingStats;
+use types::vint;
+
+pub(crate) use self::check::{Checked, check, replaces};
+use super::{
+    Bound, Bytes, Cell, Clustering, ComplexColumn, ComplexColumns, DeletionTime, Liveness, NEVER_S, Partition,
+    RangeTombstone, Row,
+};
 
 const PARTITION_DELETION: u8 = 1;
 const PARTITION_STATIC: u8 = 2;
@@ -27,6 +34,7 @@ const PARTITION_RANGES: u8 = 8;
 const ROW_MARKER: u8 = 1;
 const ROW_MARKER_EXPIRES: u8 = 2;
 const ROW_DELETION: u8 = 4;
+const ROW_COMPLEX: u8 = 8;
 
 const CELL_LIVE: u64 = 0;
 const CELL_EXPIRING: u64 = 1;
@@ -139,6 +147,9 @@ pub(crate) fn write_row(row: &Row, base: i64, out: &mut Vec<u8>) {
     if row.deletion.is_some() {
         flags |= ROW_DELETION;
     }
+    if !row.complex.is_empty() {
+        flags |= ROW_COMPLEX;
+    }
     out.push(flags);
     write_string(row.clustering.as_bytes(), out);
     if let Some(marker) = row.marker {
@@ -153,21 +164,44 @@ pub(crate) fn write_row(row: &Row, base: i64, out: &mut Vec<u8>) {
     }
     vint::write_unsigned(row.cells.len() as u64, out);
     for (column, cell) in &row.cells {
-        let kind = match (&cell.value, cell.ttl_s) {
-            (None, _) => CELL_TOMBSTONE,
-            (Some(_), 0) => CELL_LIVE,
-            (Some(_), _) => CELL_EXPIRING,
-        };
-        vint::write_unsigned(u64::from(*column) << 2 | kind, out);
-        write_timestamp(cell.timestamp, base, out);
-        if kind == CELL_EXPIRING {
-            vint::write_unsigned(u64::from(cell.ttl_s), out);
+        write_cell(*column, cell, base, out);
+    }
+    if !row.complex.is_empty() {
+        write_complex(&row.complex, base, out);
+    }
+}
+
+#[inline]
+fn write_cell(column: u16, cell: &Cell, base: i64, out: &mut Vec<u8>) {
+    let kind = match (&cell.value, cell.ttl_s) {
+        (None, _) => CELL_TOMBSTONE,
+        (Some(_), 0) => CELL_LIVE,
+        (Some(_), _) => CELL_EXPIRING,
+    };
+    vint::write_unsigned(u64::from(column) << 2 | kind, out);
+    write_timestamp(cell.timestamp, base, out);
+    if kind == CELL_EXPIRING {
+        vint::write_unsigned(u64::from(cell.ttl_s), out);
+    }
+    if kind != CELL_LIVE {
+        out.extend_from_slice(&cell.local_deletion_s.to_be_bytes());
+    }
+    if let Some(value) = &cell.value {
+        write_string(value, out);
+    }
+}
+
+fn write_complex(columns: &ComplexColumns, base: i64, out: &mut Vec<u8>) {
+    vint::write_unsigned(columns.len() as u64, out);
+    for column in columns.iter() {
+        vint::write_unsigned(u64::from(column.column) << 1 | u64::from(column.deletion.is_some()), out);
+        if let Some(deletion) = column.deletion {
+            write_deletion(deletion, base, out);
         }
-        if kind != CELL_LIVE {
-            out.extend_from_slice(&cell.local_deletion_s.to_be_bytes());
-        }
-        if let Some(value) = &cell.value {
-            write_string(value, out);
+        vint::write_unsigned(column.cells.len() as u64, out);
+        for (path, cell) in &column.cells {
+            write_string(path, out);
+            write_cell(0, cell, base, out);
         }
     }
 }
@@ -178,6 +212,15 @@ pub(crate) struct RawRow<'a> {
     pub marker: Option<Liveness>,
     pub deletion: Option<DeletionTime>,
     pub cells: usize,
+    /// Whether columns of several cells follow the cells.
+    pub complex: bool,
+}
+
+/// A complex column's fixed part; its elements follow in the reader.
+struct RawComplex {
+    column: u16,
+    deletion: Option<DeletionTime>,
+    cells: usize,
 }
 
 pub(crate) struct RawCell<'a> {
@@ -192,7 +235,9 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn raw_row(&mut self, base: i64) -> Result<RawRow<'a>, Malformed> {
         let flags = self.u8("row flags")?;
-        if flags & !(ROW_MARKER | ROW_MARKER_EXPIRES | ROW_DELETION) != 0 || flags & 3 == ROW_MARKER_EXPIRES {
+        if flags & !(ROW_MARKER | ROW_MARKER_EXPIRES | ROW_DELETION | ROW_COMPLEX) != 0
+            || flags & 3 == ROW_MARKER_EXPIRES
+        {
             return malformed("row flags");
         }
         let clustering = self.string("clustering")?;
@@ -211,7 +256,7 @@ impl<'a> Reader<'a> {
         if cells > self.rest.len() {
             return malformed("cell count");
         }
-        Ok(RawRow { clustering, marker, deletion, cells })
+        Ok(RawRow { clustering, marker, deletion, cells, complex: flags & ROW_COMPLEX != 0 })
     }
 
     #[inline]
@@ -242,19 +287,45 @@ impl<'a> Reader<'a> {
         let mut cells = Vec::with_capacity(raw.cells);
         for _ in 0..raw.cells {
             let cell = self.raw_cell(base)?;
-            cells.push((
-                cell.column,
-                Cell {
-                    timestamp: cell.timestamp,
-                    ttl_s: cell.ttl_s,
-                    local_deletion_s: cell.local_deletion_s,
-                    value: cell.value.map(|value| share(whole, value)),
-                },
-            ));
+            cells.push((cell.column, cell.shared(whole)));
         }
+        let complex = if raw.complex { self.complex_columns(base, whole)? } else { ComplexColumns::default() };
         let clustering =
             if raw.clustering.is_empty() { Clustering::empty() } else { Clustering(share(whole, raw.clustering)) };
-        Ok(Row { clustering, marker: raw.marker, deletion: raw.deletion, cells })
+        Ok(Row { clustering, marker: raw.marker, deletion: raw.deletion, cells, complex })
+    }
+
+    fn raw_complex(&mut self, base: i64) -> Result<RawComplex, Malformed> {
+        let head = self.vint("complex column")?;
+        let Ok(column) = u16::try_from(head >> 1) else { return malformed("column") };
+        let deletion = if head & 1 != 0 { Some(self.deletion(base)?) } else { None };
+        let cells = usize::try_from(self.vint("element count")?).unwrap_or(usize::MAX);
+        // An element takes four bytes at least; without any the column says nothing.
+        if cells > self.rest.len() || (cells == 0 && deletion.is_none()) {
+            return malformed("element count");
+        }
+        Ok(RawComplex { column, deletion, cells })
+    }
+
+    fn complex_count(&mut self) -> Result<u64, Malformed> {
+        match self.vint("complex columns")? {
+            0 => malformed("complex columns"),
+            count => Ok(count),
+        }
+    }
+
+    fn complex_columns(&mut self, base: i64, whole: &Bytes) -> Result<ComplexColumns, Malformed> {
+        let mut columns = ComplexColumns::default();
+        for _ in 0..self.complex_count()? {
+            let raw = self.raw_complex(base)?;
+            let mut cells = Vec::with_capacity(raw.cells);
+            for _ in 0..raw.cells {
+                let path = share(whole, self.string("path")?);
+                cells.push((path, self.raw_cell(base)?.shared(whole)));
+            }
+            columns.push(ComplexColumn { column: raw.column, deletion: raw.deletion, cells });
+        }
+        Ok(columns)
     }
 
     fn range(&mut self, base: i64, whole: &Bytes) -> Result<RangeTombstone, Malformed> {
@@ -266,6 +337,18 @@ impl<'a> Reader<'a> {
             end: Bound { prefix: end, inclusive: flags & 2 != 0 },
             deletion: self.deletion(base)?,
         })
+    }
+}
+
+impl RawCell<'_> {
+    #[inline]
+    fn shared(self, whole: &Bytes) -> Cell {
+        Cell {
+            timestamp: self.timestamp,
+            ttl_s: self.ttl_s,
+            local_deletion_s: self.local_deletion_s,
+            value: self.value.map(|value| share(whole, value)),
+        }
     }
 }
 
@@ -389,152 +472,9 @@ impl Partition {
     }
 }
 
-/// What a memtable must know of an encoded partition before it keeps it.
-pub(crate) struct Checked<'a> {
-    pub key: &'a [u8],
-    pub rows: usize,
-    /// The least times in it.
-    pub stats: EncodingStats,
-}
-
-/// Checks that `bytes` are one partition of `table`: well formed, columns known, rows in order, values of the lengths
-/// that their types fix.
-pub(crate) fn check<'a>(bytes: &'a [u8], table: &TableDef) -> Result<Checked<'a>, Malformed> {
-    let mut reader = Reader::new(bytes);
-    let head = reader.head()?;
-    if head.key.len() > usize::from(u16::MAX) {
-        return malformed("partition key: longer than 65535 bytes");
-    }
-    let mut stats = EncodingStats::NONE;
-    if let Some(deletion) = head.deletion {
-        stats.see(deletion.timestamp, 0, deletion.local_s);
-    }
-    if head.has_static() {
-        let raw = check_row(&mut reader, head.base, &table.statics, &mut stats)?;
-        if !raw.clustering.is_empty() {
-            return malformed("static row: it has a clustering");
-        }
-    }
-    let rows = reader.row_count(&head)?;
-    let mut last: Option<&[u8]> = None;
-    for _ in 0..rows {
-        let raw = check_row(&mut reader, head.base, &table.regulars, &mut stats)?;
-        if check_components(raw.clustering, table)? != table.clustering.len() {
-            return malformed("clustering: wrong number of components");
-        }
-        if last.is_some_and(|last| compare_positions(table, Position::row(last), Position::row(raw.clustering)).is_ge())
-        {
-            return malformed("rows: not in order");
-        }
-        last = Some(raw.clustering);
-    }
-    if head.has_ranges() {
-        for _ in 0..reader.vint("range count")? {
-            reader.u8("range flags")?;
-            for what in ["range start", "range end"] {
-                check_components(reader.string(what)?, table)?;
-            }
-            let deletion = reader.deletion(head.base)?;
-            stats.see(deletion.timestamp, 0, deletion.local_s);
-        }
-    }
-    if !reader.rest.is_empty() {
-        return malformed("partition: bytes left over");
-    }
-    Ok(Checked { key: head.key, rows, stats })
-}
-
-/// Whether merging `new` into `old` gives `new`: both are plain rows, and for everything in `old` there is something
-/// later in `new`. For two encoded partitions of one key that [`check`] has passed; may say no where yes is true.
-pub(crate) fn replaces(new: &[u8], old: &[u8]) -> Result<bool, Malformed> {
-    let (mut new, mut old) = (Reader::new(new), Reader::new(old));
-    let (new_head, old_head) = (new.head()?, old.head()?);
-    if (new_head.flags | old_head.flags) != PARTITION_ROWS {
-        return Ok(false);
-    }
-    let rows = new.row_count(&new_head)?;
-    if rows != old.row_count(&old_head)? {
-        return Ok(false);
-    }
-    for _ in 0..rows {
-        let (new_row, old_row) = (new.raw_row(new_head.base)?, old.raw_row(old_head.base)?);
-        let marked = match (new_row.marker, old_row.marker) {
-            (_, None) => true,
-            (Some(new), Some(old)) => new.timestamp > old.timestamp,
-            (None, Some(_)) => false,
-        };
-        let deletions = new_row.deletion.is_some() || old_row.deletion.is_some();
-        if !marked || deletions || new_row.clustering != old_row.clustering || new_row.cells != old_row.cells {
-            return Ok(false);
-        }
-        for _ in 0..new_row.cells {
-            let (new_cell, old_cell) = (new.raw_cell(new_head.base)?, old.raw_cell(old_head.base)?);
-            if new_cell.column != old_cell.column || new_cell.timestamp <= old_cell.timestamp {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
-}
-
-/// Number of components.
-#[inline]
-fn check_components(clustering: &[u8], table: &TableDef) -> Result<usize, Malformed> {
-    if clustering.is_empty() {
-        return Ok(0);
-    }
-    let mut components = Components(clustering);
-    let mut count = 0;
-    for component in components.by_ref() {
-        let Some(column) = table.clustering.get(count) else {
-            return malformed("clustering: more components than columns");
-        };
-        check_length(component, column)?;
-        count += 1;
-    }
-    if components.0.is_empty() { Ok(count) } else { malformed("clustering") }
-}
-
-#[inline]
-fn check_length(value: &[u8], column: &ColumnDef) -> Result<(), Malformed> {
-    match column.ty.fixed_len() {
-        Some(len) if value.len() != len && !value.is_empty() => malformed("value: not of its type's length"),
-        _ => Ok(()),
-    }
-}
-
-#[inline]
-fn check_row<'a>(
-    reader: &mut Reader<'a>,
-    base: i64,
-    columns: &[ColumnDef],
-    stats: &mut EncodingStats,
-) -> Result<RawRow<'a>, Malformed> {
-    let raw = reader.raw_row(base)?;
-    if let Some(marker) = raw.marker {
-        stats.see(marker.timestamp, marker.ttl_s, marker.local_deletion_s);
-    }
-    if let Some(deletion) = raw.deletion {
-        stats.see(deletion.timestamp, 0, deletion.local_s);
-    }
-    let mut next_column = 0;
-    for _ in 0..raw.cells {
-        let cell = reader.raw_cell(base)?;
-        let index = usize::from(cell.column);
-        let column = columns.get(index).filter(|_| index >= next_column);
-        let Some(column) = column else { return malformed("column: unknown or out of order") };
-        if let Some(value) = cell.value {
-            check_length(value, column)?;
-        }
-        next_column = index + 1;
-        stats.see(cell.timestamp, cell.ttl_s, cell.local_deletion_s);
-    }
-    Ok(raw)
-}
-
 #[cfg(test)]
 mod tests {
-    use types::CqlType;
+    use types::{CqlType, TableDef};
 
     use super::*;
 

@@ -1,20 +1,30 @@
 //! The data model: what mutations, memtables, SSTables and answers are made of. Pure.
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
 mod bytes;
 mod cell;
 mod clustering;
 pub(crate) mod codec;
+mod complex;
+pub mod counter;
+mod list_paths;
 mod mutation;
 mod partition;
+#[cfg(test)]
+pub(crate) mod properties;
 mod range_tombstone;
 mod row;
 
 pub use bytes::Bytes;
-pub use cell::{Cell, DeletionTime, Liveness, NEVER_S, expiry_s};
+pub(crate) use cell::Purge;
+pub use cell::{Cell, DeletionTime, Liveness, NEVER_S, Stamp, expiry_s};
 pub use clustering::{Bound, Clustering, Components, Slice};
 pub(crate) use clustering::{Position, compare_positions, write_component};
 pub use codec::Malformed;
 pub(crate) use codec::check as check_partition;
+pub use complex::{ComplexColumn, ComplexColumns};
+pub use list_paths::ListPaths;
 pub use mutation::Mutation;
 pub(crate) use mutation::MutationHead;
 pub use partition::Partition;

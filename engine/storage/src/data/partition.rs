@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use types::TableDef;
 
 use super::{
-    Bound, Bytes, Clustering, DeletionTime, Liveness, Position, RangeTombstone, Row, Slice, compare_positions,
+    Bound, Bytes, Clustering, DeletionTime, Liveness, Position, Purge, RangeTombstone, Row, Slice, compare_positions,
     normalise,
 };
 
@@ -45,7 +45,7 @@ impl Partition {
         self.rows.dedup_by(|later, first| {
             let same = later.clustering == first.clustering;
             if same {
-                first.merge(std::mem::take(later));
+                first.merge(std::mem::take(later), &table.regulars);
             }
             same
         });
@@ -56,7 +56,7 @@ impl Partition {
     pub fn merge(&mut self, other: Partition, table: &TableDef) {
         self.deletion = DeletionTime::latest(self.deletion, other.deletion);
         match (&mut self.static_row, other.static_row) {
-            (Some(ours), Some(theirs)) => ours.merge(theirs),
+            (Some(ours), Some(theirs)) => ours.merge(theirs, &table.statics),
             (ours @ None, theirs) => *ours = theirs,
             (Some(_), None) => {}
         }
@@ -82,8 +82,8 @@ impl Partition {
             }
         }
         self.static_row.take_if(|row| row.is_empty());
-        if deletion.is_none() && self.range_tombstones.is_empty() && self.rows.iter().all(|row| row.deletion.is_none())
-        {
+        let plain = |row: &Row| row.deletion.is_none() && row.complex.is_empty();
+        if deletion.is_none() && self.range_tombstones.is_empty() && self.rows.iter().all(plain) {
             self.rows.retain(|row| !row.is_empty());
             return;
         }
@@ -161,15 +161,16 @@ impl Partition {
     /// tombstones that were made before `gc_before_s` and have a timestamp below `purgeable_below`, the least one of
     /// anything that they might still shadow elsewhere.
     pub(crate) fn purge_tombstones(&mut self, now_s: u32, gc_before_s: u32, purgeable_below: i64) {
-        let purgeable = |d: &DeletionTime| d.local_s < gc_before_s && d.timestamp < purgeable_below;
+        let purge = Purge { now_s, gc_before_s, below: purgeable_below };
+        let purgeable = |d: &DeletionTime| purge.drops(d.timestamp, d.local_s);
         self.deletion.take_if(|deletion| purgeable(deletion));
         self.range_tombstones.retain(|tombstone| !purgeable(&tombstone.deletion));
         if let Some(row) = &mut self.static_row {
-            row.purge_tombstones(now_s, gc_before_s, purgeable_below);
+            row.purge_tombstones(&purge);
         }
         self.static_row.take_if(|row| row.is_empty());
         self.rows.retain_mut(|row| {
-            row.purge_tombstones(now_s, gc_before_s, purgeable_below);
+            row.purge_tombstones(&purge);
             !row.is_empty()
         });
     }
@@ -178,14 +179,11 @@ impl Partition {
     pub(crate) fn has_tombstones(&self, now_s: u32) -> bool {
         self.deletion.is_some()
             || !self.range_tombstones.is_empty()
-            || self.static_row.iter().chain(&self.rows).any(|row| {
-                row.deletion.is_some()
-                    || row.marker.is_some_and(|marker| !marker.is_live(now_s))
-                    || row.cells.iter().any(|(_, cell)| !cell.is_live(now_s))
-            })
+            || self.static_row.iter().chain(&self.rows).any(|row| row.has_tombstones(now_s))
     }
 
-    /// Sets the timestamp of everything that has `from`: for statements whose time is only known when they run.
+    /// Sets the timestamp of everything that has `from`: for statements whose time is only known when they run. The
+    /// deletions with which they replace collections stay one microsecond before.
     pub fn set_timestamps(&mut self, from: i64, to: i64) {
         let set = |timestamp: &mut i64| {
             if *timestamp == from {
@@ -204,6 +202,15 @@ impl Partition {
                 set(timestamp);
             }
             row.cells.iter_mut().for_each(|(_, cell)| set(&mut cell.timestamp));
+            for column in row.complex.iter_mut() {
+                column.cells.iter_mut().for_each(|(_, cell)| set(&mut cell.timestamp));
+                match &mut column.deletion {
+                    Some(deletion) if from.checked_sub(1) == Some(deletion.timestamp) => {
+                        deletion.timestamp = to.saturating_sub(1);
+                    }
+                    deletion => set_deletion(deletion),
+                }
+            }
         }
         self.range_tombstones.iter_mut().for_each(|tombstone| set(&mut tombstone.deletion.timestamp));
     }
@@ -256,7 +263,7 @@ pub(crate) fn merge_rows(ours: &mut Vec<Row>, theirs: Vec<Row>, table: &TableDef
             Ordering::Greater => merged.extend(right.next()),
             Ordering::Equal => {
                 if let (Some(mut row), Some(other)) = (left.next(), right.next()) {
-                    row.merge(other);
+                    row.merge(other, &table.regulars);
                     merged.push(row);
                 }
             }

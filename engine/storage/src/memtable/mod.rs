@@ -209,7 +209,7 @@ impl Stored {
     fn merge(&mut self, encoded: &[u8], checked: &Checked<'_>, def: &TableDef) -> Result<(), Malformed> {
         match self {
             Stored::Wide(wide) => wide.merge(Partition::decode(encoded)?, def)?,
-            Stored::Packed(bytes) if replaces(encoded, bytes)? => match Arc::get_mut(bytes) {
+            Stored::Packed(bytes) if !checked.counts && replaces(encoded, bytes)? => match Arc::get_mut(bytes) {
                 Some(kept) if kept.len() == encoded.len() => kept.copy_from_slice(encoded),
                 _ => *bytes = Arc::from(encoded),
             },

@@ -67,7 +67,7 @@ impl Rows {
             Ok(at) => {
                 self.bytes -= rows[at].bytes();
                 let mut merged = rows[at].decode()?;
-                merged.merge(row);
+                merged.merge(row, &table.regulars);
                 rows[at] = PackedRow::new(&merged);
                 self.bytes += rows[at].bytes();
             }

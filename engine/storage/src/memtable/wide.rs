@@ -41,7 +41,7 @@ impl Wide {
         if let Some(row) = other.static_row {
             let ours = self.static_row.get_or_insert_default();
             self.rest_bytes -= cell_bytes(ours);
-            ours.merge(row);
+            ours.merge(row, &table.statics);
             self.rest_bytes += cell_bytes(ours);
         }
         for row in other.rows {
@@ -106,7 +106,8 @@ impl Wide {
 
 fn cell_bytes(row: &Row) -> usize {
     let values = row.cells.iter().map(|(_, cell)| cell.value.as_ref().map_or(0, |value| value.len()));
-    values.map(|len| len + size_of::<(u16, crate::Cell)>() + super::ALLOCATION_OVERHEAD).sum()
+    let simple: usize = values.map(|len| len + size_of::<(u16, crate::Cell)>() + super::ALLOCATION_OVERHEAD).sum();
+    simple + row.complex.heap_bytes()
 }
 
 fn range_bytes(range: &RangeTombstone) -> usize {

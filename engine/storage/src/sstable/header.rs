@@ -2,7 +2,7 @@
 //!
 //! As `SerializationHeader.Component` and `EncodingStats.Serializer` of Apache Cassandra.
 
-use types::{CqlType, TableDef, vint};
+use types::{ColumnDef, CqlType, TableDef, vint};
 
 use crate::data::codec::Reader;
 use crate::{Malformed, NEVER_S};
@@ -62,6 +62,13 @@ pub(crate) struct Column {
     pub index: Option<u16>,
 }
 
+impl Column {
+    /// Columns of several cells stand behind all others, both by name: `ColumnMetadata.comparisonOrder`.
+    fn order(&self, other: &Column) -> std::cmp::Ordering {
+        (self.ty.is_multi_cell(), &self.name).cmp(&(other.ty.is_multi_cell(), &other.name))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub stats: EncodingStats,
@@ -71,6 +78,14 @@ pub(crate) struct Header {
     pub clustering: Vec<CqlType>,
     pub statics: Vec<Column>,
     pub regulars: Vec<Column>,
+    /// Where a column of the table's definition stands in `statics` and `regulars`; beyond their end when it does not.
+    pub static_places: Vec<u16>,
+    pub regular_places: Vec<u16>,
+}
+
+fn places(columns: &[Column], known: &[ColumnDef]) -> Vec<u16> {
+    let place = |index: u16| columns.iter().position(|column| column.index == Some(index));
+    (0..known.len() as u16).map(|index| place(index).map_or(u16::MAX, |place| place as u16)).collect()
 }
 
 fn key_type(table: &TableDef) -> String {
@@ -83,29 +98,29 @@ fn key_type(table: &TableDef) -> String {
     }
 }
 
-/// Collections are kept as one value, so the header calls them frozen whatever the schema says.
-fn stored_type(ty: &CqlType) -> CqlType {
-    if ty.is_multi_cell() { CqlType::Frozen(Box::new(ty.clone())) } else { ty.clone() }
-}
-
 impl Header {
     pub fn of(table: &TableDef, stats: EncodingStats) -> Self {
-        let columns = |columns: &[types::ColumnDef]| {
+        let columns = |columns: &[ColumnDef]| {
             let numbered = (0u16..).zip(columns);
-            let column = |(index, column): (u16, &types::ColumnDef)| Column {
+            let column = |(index, column): (u16, &ColumnDef)| Column {
                 name: column.name.clone(),
-                ty: stored_type(&column.ty),
+                ty: column.ty.clone(),
                 index: Some(index),
             };
-            numbered.map(column).collect()
+            let mut list: Vec<Column> = numbered.map(column).collect();
+            list.sort_by(Column::order);
+            list
         };
+        let (statics, regulars) = (columns(&table.statics), columns(&table.regulars));
         Self {
             stats: stats.or_epoch(),
             key_type: key_type(table),
             clustering_types: table.clustering.iter().map(|c| c.ty.marshal_name(c.descending)).collect(),
             clustering: table.clustering.iter().map(|column| column.ty.clone()).collect(),
-            statics: columns(&table.statics),
-            regulars: columns(&table.regulars),
+            static_places: places(&statics, &table.statics),
+            regular_places: places(&regulars, &table.regulars),
+            statics,
+            regulars,
         }
     }
 
@@ -166,17 +181,16 @@ impl Header {
                 let name = read_string(reader)?;
                 let class = read_string(reader)?;
                 let (ty, _) = CqlType::from_marshal_name(&class).map_err(|error| format!("column {name}: {error}"))?;
-                if ty.is_multi_cell() {
-                    return Err(format!("column {name} is {class}: collections of several cells are not supported"));
-                }
                 let index = known.iter().position(|column| column.name == name);
                 if let Some(index) = index
-                    && stored_type(&known[index].ty).marshal_name(false) != ty.marshal_name(false)
+                    && !known[index].ty.reads_values_of(&ty)
                 {
                     return Err(format!("column {name} is {class}, the table's is {}", known[index].ty));
                 }
                 list.push(Column { name, ty, index: index.map(|index| index as u16) });
             }
+            // As `Columns.Builder` does, whatever the order of the names.
+            list.sort_by(Column::order);
         }
         let [statics, regulars] = lists;
         Ok(Self {
@@ -184,6 +198,8 @@ impl Header {
             key_type: found,
             clustering_types,
             clustering: table.clustering.iter().map(|column| column.ty.clone()).collect(),
+            static_places: places(&statics, &table.statics),
+            regular_places: places(&regulars, &table.regulars),
             statics,
             regulars,
         })
@@ -211,8 +227,9 @@ mod tests {
             .partition_key("b", CqlType::Text)
             .clustering_ordered("c", CqlType::Int, true)
             .static_column("s", CqlType::Text)
-            .regular("v", CqlType::List(Box::new(CqlType::Int)))
+            .regular("v", CqlType::list(CqlType::Int))
             .regular("w", CqlType::Blob)
+            .regular("x", CqlType::list(CqlType::Int).frozen())
             .build();
         let stats = EncodingStats { min_timestamp: -7, min_local_deletion_s: 1_600_000_000, min_ttl_s: 60 };
         let header = Header::of(&table, stats);
@@ -221,11 +238,22 @@ mod tests {
         assert_eq!(Header::read(&bytes, &table).unwrap(), header);
         assert!(Header::read(&bytes[..bytes.len() - 1], &table).is_err());
 
+        let names = |header: &Header| header.regulars.iter().map(|c| c.name.clone()).collect::<Vec<_>>().join(" ");
+        assert_eq!(names(&header), "w x v", "columns of several cells stand behind the others");
+        assert_eq!(header.regular_places, [2, 0, 1]);
+
         // A column that the table has no more, and one that it has got since.
         let mut altered = table.clone();
         altered.regulars.remove(0);
         altered.regulars.insert(0, types::ColumnDef { name: "n".into(), ..altered.regulars[0].clone() });
-        let indices: Vec<_> = Header::read(&bytes, &altered).unwrap().regulars.iter().map(|c| c.index).collect();
-        assert_eq!(indices, [None, Some(1)]);
+        let read = Header::read(&bytes, &altered).unwrap();
+        let indices: Vec<_> = read.regulars.iter().map(|c| c.index).collect();
+        assert_eq!(indices, [Some(1), Some(2), None]);
+        assert_eq!(read.regular_places, [u16::MAX, 0, 1]);
+
+        // One that is of another type now.
+        let mut altered = table.clone();
+        altered.regulars[0].ty = CqlType::list(CqlType::Int).frozen();
+        assert!(Header::read(&bytes, &altered).unwrap_err().contains("column v is"));
     }
 }

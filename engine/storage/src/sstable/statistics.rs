@@ -91,7 +91,7 @@ pub(super) struct Collector {
     clusterings: Option<(Clustering, Clustering)>,
     /// Of the partition that is being written.
     partition_cells: u64,
-    cells: u64,
+    columns: u64,
     rows: u64,
     pub partitions: u64,
     pub level: u32,
@@ -112,7 +112,7 @@ impl Collector {
             tombstones: TombstoneTimes { bins: BTreeMap::new(), width_s: 1 },
             clusterings: None,
             partition_cells: 0,
-            cells: 0,
+            columns: 0,
             rows: 0,
             partitions: 0,
             level: 0,
@@ -143,10 +143,16 @@ impl Collector {
         if let Some(deletion) = row.deletion {
             self.deletion(deletion);
         }
-        for (_, Cell { timestamp, ttl_s, local_deletion_s, .. }) in &row.cells {
-            self.time(*timestamp, *ttl_s, *local_deletion_s);
+        let mut one = |cell: &Cell| self.time(cell.timestamp, cell.ttl_s, cell.local_deletion_s);
+        row.cells.iter().for_each(|(_, cell)| one(cell));
+        let mut cells = row.cells.len();
+        for column in row.complex.iter() {
+            column.cells.iter().for_each(|(_, cell)| one(cell));
+            cells += column.cells.len();
         }
-        self.partition_cells += row.cells.len() as u64;
+        row.complex.iter().filter_map(|column| column.deletion).for_each(|deletion| self.deletion(deletion));
+        self.partition_cells += cells as u64;
+        self.columns += row.columns() as u64;
     }
 
     /// Takes in a partition: its beginning, its rows and markers in order, its end.
@@ -179,7 +185,6 @@ impl Collector {
         self.partitions += 1;
         self.partition_sizes.add(size);
         self.cells_per_partition.add(self.partition_cells);
-        self.cells += self.partition_cells;
     }
 
     /// Widens the clusterings that are told to hold every position with this prefix.
@@ -274,7 +279,7 @@ impl Collector {
             }
         }
         out.push(0); // legacy counter shards
-        out.extend_from_slice(&self.cells.to_be_bytes());
+        out.extend_from_slice(&self.columns.to_be_bytes()); // `totalColumnsSet`
         out.extend_from_slice(&self.rows.to_be_bytes());
         out.extend_from_slice(&no_position); // commit log lower bound
         out.extend_from_slice(&0u32.to_be_bytes()); // commit log intervals

@@ -3,13 +3,16 @@
 //! As `UnfilteredSerializer`, `Cell.Serializer`, `ClusteringPrefix.Serializer`, `ClusteringBoundOrBoundary.Serializer`,
 //! `Columns.Serializer.serializeSubset` and (for the partition) `DeletionTime.Serializer` of Apache Cassandra for
 //! formats before `oa`. Reading is on bytes that may end early: [`Parse::Incomplete`] then asks for more.
+//!
+//! A row's columns stand in the header's order: those of one cell, then those of several. Where one of a row's columns
+//! of several cells has a deletion, all of that row's have one written, if need be one that deletes nothing.
 
 use types::{CqlType, vint};
 
 use super::header::{Column, EncodingStats, Header};
 use crate::data::codec::Reader;
 use crate::data::write_component;
-use crate::{Bound, Bytes, Cell, Clustering, DeletionTime, Liveness, Malformed, NEVER_S, Row};
+use crate::{Bound, Bytes, Cell, Clustering, ComplexColumn, DeletionTime, Liveness, Malformed, NEVER_S, Row};
 
 const END_OF_PARTITION: u8 = 0x01;
 const IS_MARKER: u8 = 0x02;
@@ -99,6 +102,24 @@ impl EncodingStats {
         self.write_local_deletion(deletion.local_s, out);
     }
 
+    /// `DeletionTime.LIVE` for none.
+    fn write_complex_deletion(&self, deletion: Option<DeletionTime>, out: &mut Vec<u8>) {
+        match deletion {
+            Some(deletion) => self.write_deletion(deletion, out),
+            None => {
+                self.write_timestamp(i64::MIN, out);
+                let local_s = i64::from(i32::MAX) - i64::from(self.min_local_deletion_s);
+                vint::write_unsigned(local_s as u64, out);
+            }
+        }
+    }
+
+    fn complex_deletion(&self, reader: &mut Reader<'_>) -> Result<Option<DeletionTime>, Parse> {
+        let deletion = self.deletion(reader)?;
+        let live = DeletionTime { timestamp: i64::MIN, local_s: i32::MAX as u32 };
+        Ok(Some(deletion).filter(|deletion| *deletion != live))
+    }
+
     fn timestamp(&self, reader: &mut Reader<'_>) -> Result<i64, Parse> {
         Ok(self.min_timestamp.wrapping_add(reader.vint("timestamp")? as i64))
     }
@@ -118,16 +139,16 @@ impl EncodingStats {
     }
 }
 
-fn write_value(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
-    match ty.fixed_len() {
+fn write_value(fixed_len: Option<usize>, value: &[u8], out: &mut Vec<u8>) {
+    match fixed_len {
         Some(len) => debug_assert_eq!(value.len(), len, "checked when the mutation was applied"),
         None => vint::write_unsigned(value.len() as u64, out),
     }
     out.extend_from_slice(value);
 }
 
-fn read_value<'a>(ty: &CqlType, reader: &mut Reader<'a>) -> Result<&'a [u8], Parse> {
-    match ty.fixed_len() {
+fn read_value<'a>(fixed_len: Option<usize>, reader: &mut Reader<'a>) -> Result<&'a [u8], Parse> {
+    match fixed_len {
         Some(len) => Ok(reader.bytes(len, "value")?),
         None => Ok(reader.string("value")?),
     }
@@ -141,7 +162,7 @@ pub(super) fn write_clustering(types: &[CqlType], clustering: &Clustering, out: 
         vint::write_unsigned(components.iter().enumerate().map(empty).sum(), out);
         for (component, ty) in components.iter().zip(types) {
             if !component.is_empty() {
-                write_value(ty, component, out);
+                write_value(ty.fixed_len(), component, out);
             }
         }
     }
@@ -160,7 +181,7 @@ pub(super) fn read_clustering(types: &[CqlType], count: usize, reader: &mut Read
         for (at, ty) in types.iter().enumerate() {
             // A null component, as only compact tables have, is read as an empty one.
             if header >> (at * 2) & 3 == 0 {
-                write_component(read_value(ty, reader)?, &mut out);
+                write_component(read_value(ty.fixed_len(), reader)?, &mut out);
             } else {
                 write_component(&[], &mut out);
             }
@@ -216,7 +237,10 @@ pub(super) fn write_row(
     body: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) {
-    let columns = if is_static { &header.statics } else { &header.regulars };
+    let (columns, places) = match is_static {
+        true => (&header.statics, &header.static_places),
+        false => (&header.regulars, &header.regular_places),
+    };
     let mut flags = 0;
     if let Some(marker) = row.marker {
         flags |= HAS_TIMESTAMP | if marker.ttl_s == 0 { 0 } else { HAS_TTL };
@@ -224,8 +248,11 @@ pub(super) fn write_row(
     if row.deletion.is_some() {
         flags |= HAS_DELETION;
     }
-    if row.cells.len() == columns.len() {
+    if row.columns() == columns.len() {
         flags |= HAS_ALL_COLUMNS;
+    }
+    if row.complex.iter().any(|column| column.deletion.is_some()) {
+        flags |= HAS_COMPLEX_DELETION;
     }
     if is_static {
         out.extend_from_slice(&[flags | EXTENSION, EXTENSION_STATIC]);
@@ -246,17 +273,37 @@ pub(super) fn write_row(
         stats.write_deletion(deletion, body);
     }
     if flags & HAS_ALL_COLUMNS == 0 {
-        write_subset(row, columns.len(), body);
+        write_subset(row, columns, body);
     }
     for (column, cell) in &row.cells {
-        write_cell(stats, &columns[usize::from(*column)], cell, row.marker, body);
+        let place = usize::from(places[usize::from(*column)]);
+        write_cell(stats, columns[place].ty.fixed_len(), None, cell, row.marker, body);
+    }
+    for column in row.complex.iter() {
+        if flags & HAS_COMPLEX_DELETION != 0 {
+            stats.write_complex_deletion(column.deletion, body);
+        }
+        vint::write_unsigned(column.cells.len() as u64, body);
+        for (path, cell) in &column.cells {
+            write_cell(stats, None, Some(path), cell, row.marker, body);
+        }
     }
     vint::write_unsigned((body.len() + vint::unsigned_len(previous)) as u64, out);
     vint::write_unsigned(previous, out);
     out.extend_from_slice(body);
 }
 
-fn write_cell(stats: &EncodingStats, column: &Column, cell: &Cell, marker: Option<Liveness>, out: &mut Vec<u8>) {
+/// `fixed_len` is the length of the column's values, when its type fixes it. The elements of columns of several cells
+/// have a path, and their values always a length: it is the column's type that counts, not the element's.
+#[inline]
+fn write_cell(
+    stats: &EncodingStats,
+    fixed_len: Option<usize>,
+    path: Option<&[u8]>,
+    cell: &Cell,
+    marker: Option<Liveness>,
+    out: &mut Vec<u8>,
+) {
     let expiring = cell.value.is_some() && cell.ttl_s != 0;
     let row_timestamp = marker.is_some_and(|marker| marker.timestamp == cell.timestamp);
     let row_ttl =
@@ -287,21 +334,30 @@ fn write_cell(stats: &EncodingStats, column: &Column, cell: &Cell, marker: Optio
     if expiring && !row_ttl {
         stats.write_ttl(cell.ttl_s, out);
     }
+    if let Some(path) = path {
+        vint::write_unsigned(path.len() as u64, out);
+        out.extend_from_slice(path);
+    }
     if let Some(value) = cell.value.as_deref().filter(|value| !value.is_empty()) {
-        write_value(&column.ty, value, out);
+        write_value(fixed_len, value, out);
     }
 }
 
 /// Which columns a row has: below 64 the bits of the missing ones, else their count and the shorter list.
-fn write_subset(row: &Row, columns: usize, out: &mut Vec<u8>) {
-    let present = |index: usize| row.cells.binary_search_by_key(&index, |(c, _)| usize::from(*c)).is_ok();
+fn write_subset(row: &Row, columns: &[Column], out: &mut Vec<u8>) {
+    let present = |place: usize| match columns[place].index {
+        Some(index) if columns[place].ty.is_multi_cell() => row.complex.get(index).is_some(),
+        Some(index) => row.cells.binary_search_by_key(&index, |(c, _)| *c).is_ok(),
+        None => false,
+    };
+    let columns = columns.len();
     if columns < 64 {
         let missing = (0..columns).filter(|&index| !present(index));
         vint::write_unsigned(missing.map(|index| 1u64 << index).sum(), out);
         return;
     }
-    vint::write_unsigned((columns - row.cells.len()) as u64, out);
-    let listed = row.cells.len() < columns / 2;
+    vint::write_unsigned((columns - row.columns()) as u64, out);
+    let listed = row.columns() < columns / 2;
     for index in (0..columns).filter(|&index| present(index) == listed) {
         vint::write_unsigned(index as u64, out);
     }
@@ -356,8 +412,8 @@ pub(super) fn read_head(header: &Header, reader: &mut Reader<'_>) -> Result<(Hea
         return Ok((Head::End, 0));
     }
     let extended = if flags & EXTENSION != 0 { reader.u8("extended flags")? } else { 0 };
-    if flags & HAS_COMPLEX_DELETION != 0 || extended & !EXTENSION_STATIC != 0 {
-        return Err(Parse::Malformed("flags of collections or views, which are not supported"));
+    if extended & !EXTENSION_STATIC != 0 {
+        return Err(Parse::Malformed("flags of materialised views, which are not supported"));
     }
     let is_static = extended & EXTENSION_STATIC != 0;
     let head = if flags & IS_MARKER != 0 {
@@ -415,7 +471,14 @@ fn read_row_fields(
         row.deletion = Some(stats.deletion(reader)?);
     }
     let mut one = |column: &Column, reader: &mut Reader<'_>| -> Result<(), Parse> {
-        let cell = read_cell(stats, column, row.marker, reader, whole)?;
+        if column.ty.is_multi_cell() {
+            let complex = read_complex(stats, column, flags, row.marker, reader, whole)?;
+            if column.index.is_some() {
+                row.complex.push(complex);
+            }
+            return Ok(());
+        }
+        let cell = read_cell(stats, column.ty.fixed_len(), None, row.marker, reader, whole)?;
         if let Some(index) = column.index {
             row.cells.push((index, cell));
         }
@@ -433,9 +496,44 @@ fn read_row_fields(
     Ok(row)
 }
 
-fn read_cell(
+fn read_complex(
     stats: &EncodingStats,
     column: &Column,
+    flags: u8,
+    marker: Option<Liveness>,
+    reader: &mut Reader<'_>,
+    whole: &Bytes,
+) -> Result<ComplexColumn, Parse> {
+    let mut complex = ComplexColumn::new(column.index.unwrap_or_default());
+    if flags & HAS_COMPLEX_DELETION != 0 {
+        complex.deletion = stats.complex_deletion(reader)?;
+    }
+    let count = usize::try_from(reader.vint("cell count")?).unwrap_or(usize::MAX);
+    // A cell takes two bytes at least: a lie must not size a buffer.
+    if count > reader.rest.len() {
+        return Err(Parse::Malformed("more cells than a row has bytes"));
+    }
+    complex.cells.reserve_exact(count);
+    for _ in 0..count {
+        let mut path = Bytes::default();
+        let cell = read_cell(stats, None, Some(&mut path), marker, reader, whole)?;
+        complex.cells.push((path, cell));
+    }
+    let order =
+        |pair: &[(Bytes, Cell)]| column.ty.path_type().is_some_and(|ty| ty.compare(&pair[0].0, &pair[1].0).is_lt());
+    if complex.cells.windows(2).all(order) {
+        Ok(complex)
+    } else {
+        Err(Parse::Malformed("cells of a column out of order"))
+    }
+}
+
+/// The elements of columns of several cells have a path.
+#[inline]
+fn read_cell(
+    stats: &EncodingStats,
+    fixed_len: Option<usize>,
+    path: Option<&mut Bytes>,
     marker: Option<Liveness>,
     reader: &mut Reader<'_>,
     whole: &Bytes,
@@ -452,15 +550,21 @@ fn read_cell(
         let local_deletion_s = if deleted || expiring { stats.local_deletion(reader)? } else { NEVER_S };
         (if expiring { stats.ttl(reader)? } else { 0 }, local_deletion_s)
     };
+    let share = |part: &[u8]| {
+        let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+        whole.slice(start..start + part.len())
+    };
+    if let Some(path) = path {
+        *path = share(reader.string("path")?);
+    }
     let value = if flags & CELL_EMPTY != 0 {
         (!deleted).then(Bytes::default)
     } else {
-        let value = read_value(&column.ty, reader)?;
+        let value = read_value(fixed_len, reader)?;
         if deleted {
             return Err(Parse::Malformed("a tombstone with a value"));
         }
-        let start = value.as_ptr() as usize - whole.as_ptr() as usize;
-        Some(whole.slice(start..start + value.len()))
+        Some(share(value))
     };
     Ok(Cell { timestamp, ttl_s, local_deletion_s, value })
 }
@@ -489,132 +593,4 @@ pub(super) fn read_marker_body(header: &Header, kind: u8, prefix: Clustering, bo
 }
 
 #[cfg(test)]
-mod tests {
-    use types::TableDef;
-
-    use super::*;
-
-    fn table(columns: usize) -> TableDef {
-        let mut def = TableDef::builder("k", "t")
-            .partition_key("p", CqlType::Int)
-            .clustering("a", CqlType::Int)
-            .clustering("b", CqlType::Text)
-            .static_column("s", CqlType::Text);
-        for n in 0..columns {
-            def = def.regular(&format!("c{n:03}"), if n % 2 == 0 { CqlType::Blob } else { CqlType::Int });
-        }
-        def.build()
-    }
-
-    fn header(table: &TableDef) -> Header {
-        Header::of(table, EncodingStats { min_timestamp: 10, min_local_deletion_s: 1_700_000_000, min_ttl_s: 5 })
-    }
-
-    fn check_row(columns: usize, row: &Row, is_static: bool) {
-        let header = header(&table(columns));
-        let (mut body, mut out) = (Vec::new(), Vec::new());
-        write_row(&header, row, is_static, 300, &mut body, &mut out);
-        let whole = Bytes::copy_from(&out);
-        let mut reader = Reader::new(&whole);
-        let (Head::Row { flags, clustering, is_static: found }, size) = read_head(&header, &mut reader).unwrap() else {
-            panic!("not a row");
-        };
-        assert_eq!((found, size), (is_static, reader.rest.len()));
-        let read = read_row_body(&header, flags, is_static, clustering, reader.rest, &whole).unwrap();
-        assert_eq!(&read, row);
-        for len in 0..out.len() - size {
-            assert_eq!(
-                read_head(&header, &mut Reader::new(&out[..len])).err(),
-                Some(Parse::Incomplete),
-                "cut at {len}"
-            );
-        }
-    }
-
-    fn sample(columns: &[u16]) -> Row {
-        let cell = |index: &u16| {
-            let value: &[u8] = if index.is_multiple_of(2) { b"blob" } else { &[0, 0, 0, 7] };
-            let cell = match index % 5 {
-                0 => Cell::live(20, value),
-                1 => Cell::live(11, value),
-                2 => Cell { local_deletion_s: 1_700_000_060, ..Cell::expiring(20, 60, 0, value) },
-                3 => Cell { local_deletion_s: 1_700_000_099, ..Cell::expiring(3, 7, 0, value) },
-                _ => Cell::tombstone(20, 1_600_000_000),
-            };
-            (*index, cell)
-        };
-        Row { cells: columns.iter().map(cell).collect(), ..Row::new(Clustering::new([&[0, 0, 0, 1][..], b"text"])) }
-    }
-
-    #[test]
-    fn rows_come_back() {
-        check_row(3, &sample(&[]), false);
-        check_row(3, &sample(&[0, 2]), false);
-        let mut row = sample(&[0, 1, 2]);
-        row.marker = Some(Liveness { timestamp: 20, ttl_s: 60, local_deletion_s: 1_700_000_060 });
-        row.deletion = Some(DeletionTime { timestamp: -4, local_s: 1_700_000_001 });
-        check_row(3, &row, false);
-        row.clustering = Clustering::new([&[][..], b""]);
-        check_row(3, &row, false);
-        check_row(0, &Row { cells: vec![(0, Cell::live(12, b""))], ..Row::default() }, true);
-    }
-
-    #[test]
-    fn many_columns_are_listed() {
-        for columns in [63, 64, 70] {
-            let all: Vec<u16> = (0..columns as u16).collect();
-            check_row(columns, &sample(&all), false);
-            check_row(columns, &sample(&all[1..]), false);
-            check_row(columns, &sample(&[1, 5, 62]), false);
-            check_row(columns, &sample(&all[..columns / 2]), false);
-        }
-    }
-
-    #[test]
-    fn markers_come_back() {
-        let header = header(&table(1));
-        let prefix = Clustering::new([[0, 0, 0, 9]]);
-        let deletion = |timestamp| DeletionTime { timestamp, local_s: 1_700_000_007 };
-        let bound = |inclusive| Bound { prefix: prefix.clone(), inclusive };
-        for inclusive in [false, true] {
-            for marker in [
-                Marker { closes: Some((bound(inclusive), deletion(20))), opens: None },
-                Marker { closes: None, opens: Some((bound(inclusive), deletion(21))) },
-                Marker {
-                    closes: Some((bound(inclusive), deletion(22))),
-                    opens: Some((bound(!inclusive), deletion(23))),
-                },
-                Marker { closes: None, opens: Some((Bound::unbounded(), deletion(21))) },
-            ] {
-                let (mut body, mut out) = (Vec::new(), Vec::new());
-                write_marker(&header, &marker, 7, &mut body, &mut out);
-                let mut reader = Reader::new(&out);
-                let (Head::Marker { kind, prefix }, size) = read_head(&header, &mut reader).unwrap() else {
-                    panic!("not a marker");
-                };
-                assert_eq!(size, reader.rest.len());
-                assert_eq!(read_marker_body(&header, kind, prefix, reader.rest).unwrap(), marker);
-            }
-        }
-    }
-
-    #[test]
-    fn damaged_rows_do_not_panic() {
-        let header = header(&table(3));
-        let (mut body, mut out) = (Vec::new(), Vec::new());
-        write_row(&header, &sample(&[0, 1, 2]), false, 0, &mut body, &mut out);
-        for at in 0..out.len() {
-            for bit in 0..8 {
-                let mut damaged = out.clone();
-                damaged[at] ^= 1 << bit;
-                let whole = Bytes::copy_from(&damaged);
-                let mut reader = Reader::new(&whole);
-                if let Ok((Head::Row { flags, clustering, is_static }, size)) = read_head(&header, &mut reader)
-                    && let Some(body) = reader.rest.get(..size)
-                {
-                    let _ = read_row_body(&header, flags, is_static, clustering, body, &whole);
-                }
-            }
-        }
-    }
-}
+mod tests;
