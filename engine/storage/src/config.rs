@@ -35,8 +35,11 @@ pub struct Config {
     pub cache_bytes: u64,
     /// Whether compaction runs by itself.
     pub auto_compaction: bool,
-    /// Size-tiered compaction's `min_sstable_size`, as scaled runs need it smaller.
+    /// What stands for the default `min_sstable_size` of 50 MiB; the other sizes that compaction strategies have in MiB
+    /// are scaled with it, as scaled runs need them smaller.
     pub compaction_small_bytes: u64,
+    /// Compactions side by side.
+    pub compaction_jobs_max: usize,
     /// Fault injection for the test of the durability oracle: the commit log claims to have synced without syncing.
     /// An engine run with this must lose acknowledged writes at a power loss.
     pub fault_skip_commitlog_sync: bool,
@@ -59,6 +62,7 @@ impl Config {
             cache_bytes: 256 << 20,
             auto_compaction: true,
             compaction_small_bytes: 50 << 20,
+            compaction_jobs_max: 4,
             fault_skip_commitlog_sync: false,
         }
     }

@@ -25,6 +25,8 @@ pub enum Error {
         "{path} was written with {found} shards and cannot be opened with {wanted}; start with as many shards as before"
     )]
     ShardCount { path: String, found: u32, wanted: u32 },
+    #[error("a compaction was stopped because somebody asked")]
+    Cancelled,
     #[error("a setting cannot work: {0}")]
     Config(String),
     /// The commit log or a flush failed before; nothing more can be acknowledged.

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use reactor::{Group, Work};
 use types::Token;
 
-use crate::sstable::{Sstable, Writer, remove_files};
+use crate::sstable::{Sstable, Standing, Writer, remove_files};
 use crate::storage::{Signals, Storage};
 use crate::table::{SharedMemtable, Table, add};
 use crate::{Bytes, Error};
@@ -111,7 +111,9 @@ impl Storage {
         let sstable = if written && !table.dropped.get() {
             let bytes = writer.finish().await?;
             add(&table.counts.flushed_bytes, bytes);
-            Some(Sstable::open(&table.folder, generation, def, self.cache()).await?)
+            let sstable = Sstable::open(&table.folder, generation, def, self.cache()).await?;
+            let made_s = (reactor::wall_us() / 1_000_000) as u32;
+            Some(sstable.standing(Standing { level: 0, run: generation, made_s, from: None }))
         } else {
             drop(writer);
             remove_files(&table.folder, generation).await?;

@@ -32,6 +32,9 @@ mod storage;
 mod table;
 
 pub use command::{ReadCommand, ScanCommand};
+pub use compaction::picture::Kind as CompactionKind;
+pub use compaction::running::{CompactionProgress, CompactionRecord};
+pub use compaction::strategy::options::validate as validate_compaction;
 pub use config::{Config, SyncMode};
 pub use data::{
     Bound, Bytes, Cell, Clustering, ComplexColumn, ComplexColumns, Components, DeletionTime, ListPaths, Liveness,

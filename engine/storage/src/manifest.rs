@@ -6,28 +6,47 @@
 //! orrery-manifest 1
 //! flushed 12 345678       every commit log record up to this segment and offset is in SSTables, or was truncated
 //! next 9                  generations from here on were never used
-//! sstable 4
-//! sstable 6
+//! sstable 4 level 0 run 4 made 1700000000
+//! sstable 6 level 2 run 5 made 1700000060 from -17     what has smaller tokens is in other SSTables
 //! crc 89abcdef            CRC32 of everything above
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use reactor::fs;
+use types::Token;
 
 use crate::Error;
 use crate::commitlog::Position;
+use crate::sstable::Standing;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub flushed_upto: Position,
     /// The k of the next generation k * shards + shard.
     pub next: u64,
-    pub generations: Vec<u64>,
+    /// By generation, with where compaction has put each.
+    pub sstables: BTreeMap<u64, Standing>,
 }
 
 fn name(shard: u32) -> String {
     format!("shard-{shard}.manifest")
+}
+
+fn sstable(line: &str) -> Option<(u64, Standing)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (["sstable", generation, "level", level, "run", run, "made", made_s], rest) = words.split_first_chunk::<8>()?
+    else {
+        return None;
+    };
+    let from = match rest {
+        [] => None,
+        ["from", token] => Some(Token(token.parse().ok()?)),
+        _ => return None,
+    };
+    let standing = Standing { level: level.parse().ok()?, run: run.parse().ok()?, made_s: made_s.parse().ok()?, from };
+    Some((generation.parse().ok()?, standing))
 }
 
 impl Manifest {
@@ -36,8 +55,12 @@ impl Manifest {
         let position = self.flushed_upto;
         // Writing to a String cannot fail.
         let _ = writeln!(text, "flushed {} {}\nnext {}", position.segment, position.offset, self.next);
-        for generation in &self.generations {
-            let _ = writeln!(text, "sstable {generation}");
+        for (generation, Standing { level, run, made_s, from }) in &self.sstables {
+            let _ = write!(text, "sstable {generation} level {level} run {run} made {made_s}");
+            if let Some(from) = from {
+                let _ = write!(text, " from {from}");
+            }
+            text.push('\n');
         }
         let crc = crc32fast::hash(text.as_bytes());
         let _ = writeln!(text, "crc {crc:08x}");
@@ -57,8 +80,8 @@ impl Manifest {
         let (segment, offset) = lines.next()?.strip_prefix("flushed ")?.split_once(' ')?;
         let flushed_upto = Position { segment: segment.parse().ok()?, offset: offset.parse().ok()? };
         let next = lines.next()?.strip_prefix("next ")?.parse().ok()?;
-        let generations = lines.map(|line| line.strip_prefix("sstable ")?.parse().ok()).collect::<Option<_>>()?;
-        Some(Self { flushed_upto, next, generations })
+        let sstables = lines.map(sstable).collect::<Option<_>>()?;
+        Some(Self { flushed_upto, next, sstables })
     }
 
     /// Of a table that was never flushed: the default.
@@ -104,7 +127,9 @@ mod tests {
     #[test]
     fn round_trip_and_damage() {
         let position = Position { segment: 12, offset: 99 };
-        let manifest = Manifest { flushed_upto: position, next: 7, generations: vec![3, 6] };
+        let one = Standing { level: 0, run: 3, made_s: 9, from: None };
+        let two = Standing { level: 8, run: 5, made_s: u32::MAX, from: Some(Token(-7)) };
+        let manifest = Manifest { flushed_upto: position, next: 7, sstables: [(3, one), (6, two)].into() };
         let text = manifest.encode();
         assert_eq!(Manifest::decode(&text), Some(manifest));
         for at in 0..text.len() {

@@ -33,6 +33,9 @@ pub struct TableStats {
     pub flushed_bytes: u64,
     pub compactions: u64,
     pub compacted_bytes: u64,
+    /// Times that outputs took the place of inputs, or of parts of them: several in a compaction that gives its inputs
+    /// back one by one.
+    pub compaction_steps: u64,
     /// Compactions running or wanted now.
     pub pending_compactions: u64,
     pub writes: u64,

@@ -11,7 +11,8 @@ use types::{TableDef, TableId, Token};
 
 use crate::cache::BlockCache;
 use crate::commitlog::{self, CommitLog, Position};
-use crate::compaction::{self, size_tiered};
+use crate::compaction;
+use crate::compaction::running::Compactions;
 use crate::data::codec::Checked;
 use crate::data::{MutationHead, check_partition};
 use crate::manifest::Manifest;
@@ -40,6 +41,7 @@ pub struct Storage {
     /// One flush at a time.
     flush_turn: Rc<Semaphore>,
     signals: Rc<Signals>,
+    pub(crate) compactions: Compactions,
     /// While the commit log is replayed: behind the last record that was.
     replaying: Cell<Option<Position>>,
 }
@@ -102,6 +104,7 @@ impl Storage {
             writes_blocked: Cell::new(0),
             flush_turn: Semaphore::new(1),
             signals: Rc::default(),
+            compactions: Compactions::default(),
             replaying: Cell::new(Some(Position::default())),
         });
         storage.replay(&segments).await?;
@@ -203,7 +206,8 @@ impl Storage {
             let old = table.sstables.borrow().clone();
             let mut reopened = Vec::with_capacity(old.len());
             for sstable in old {
-                reopened.push(Sstable::open(&table.folder, sstable.generation, def.clone(), &self.cache).await?);
+                let again = Sstable::open(&table.folder, sstable.generation, def.clone(), &self.cache).await?;
+                reopened.push(again.standing(sstable.standing));
             }
             // Writes that came in meanwhile have the old columns; from here to the end nothing waits.
             if table.active.borrow().borrow().is_empty() && table.flushing.borrow().is_empty() {
@@ -259,7 +263,7 @@ impl Storage {
         Ok(())
     }
 
-    fn table(&self, id: TableId) -> Result<Rc<Table>, Error> {
+    pub(crate) fn table(&self, id: TableId) -> Result<Rc<Table>, Error> {
         self.tables.borrow().get(&id).cloned().ok_or(Error::UnknownTable(id))
     }
 
@@ -391,13 +395,6 @@ impl Storage {
         self.log.sync_now().await
     }
 
-    /// A major compaction: makes one SSTable of all that the table has.
-    pub async fn compact(&self, table: TableId) -> Result<(), Error> {
-        let table = self.table(table)?;
-        let generations: Vec<u64> = table.sstables.borrow().iter().map(|sstable| sstable.generation).collect();
-        self.compact_generations(&table, &generations).await
-    }
-
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             commitlog: self.log.stats(),
@@ -407,24 +404,27 @@ impl Storage {
             writes_blocked: self.writes_blocked.get(),
             ..Stats::default()
         };
+        let compacting = self.compactions.progress();
         for table in self.tables_by_id() {
             let active = table.active.borrow();
             let active = active.borrow();
             let counts = &table.counts;
-            let candidates = table.candidates();
-            let options = table.compaction_options(&self.config);
+            let strategy = table.strategy(&self.config);
+            let running = compacting.iter().filter(|running| running.table == active.def.id).count() as u64;
+            let pending = strategy.pending(&table.picture(), &table.memory.borrow());
             let one = TableStats {
                 memtable_bytes: active.bytes() as u64,
                 memtable_partitions: active.partitions() as u64,
                 flushing_bytes: table.flushing.borrow().iter().map(|m| m.borrow().bytes() as u64).sum(),
-                sstables: candidates.len() as u64,
+                sstables: table.sstables.borrow().len() as u64,
                 disk_bytes: table.sstables.borrow().iter().map(|sstable| sstable.disk_bytes).sum(),
                 sstable_memory_bytes: table.sstables.borrow().iter().map(|s| s.memory_bytes() as u64).sum(),
                 flushes: counts.flushes.get(),
                 flushed_bytes: counts.flushed_bytes.get(),
                 compactions: counts.compactions.get(),
                 compacted_bytes: counts.compacted_bytes.get(),
-                pending_compactions: size_tiered::pending(&candidates, &options).max(u64::from(table.compacting.get())),
+                compaction_steps: counts.compaction_steps.get(),
+                pending_compactions: pending.max(running),
                 writes: counts.writes.get(),
                 reads: counts.reads.get(),
                 sstables_per_read: *counts.sstables_per_read.borrow(),
@@ -439,6 +439,7 @@ impl Storage {
     /// Syncs the commit log and ends the shard's storage tasks. What is in memtables is replayed at the next start.
     pub async fn close(&self) -> Result<(), Error> {
         self.signals.close();
+        self.compactions.stop().await;
         // A flush in progress comes to its end first.
         let _turn = self.flushing_turn().await;
         self.log.close().await

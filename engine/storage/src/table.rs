@@ -1,16 +1,18 @@
 //! What one shard keeps of one table.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use reactor::fs;
-use reactor::sync::{Permit, Semaphore};
+use reactor::sync::{Notify, Permit, Semaphore};
 use types::TableDef;
 
 use crate::cache::BlockCache;
 use crate::commitlog::Position;
-use crate::compaction::size_tiered::{Candidate, Options};
+use crate::compaction::picture::{Candidate, Picture};
+use crate::compaction::strategy::{Memory, Strategy};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::sstable::{self, Sstable};
@@ -37,7 +39,14 @@ pub(crate) struct Table {
     pub version: Cell<u64>,
     /// Name of the table's partitions in the row cache.
     pub rows_name: Cell<u64>,
-    pub compacting: Cell<bool>,
+    /// Generations that a compaction is reading.
+    pub compacting: RefCell<BTreeSet<u64>>,
+    /// A compaction of the table has ended.
+    pub compacted: Notify,
+    /// What the strategy remembers.
+    pub memory: RefCell<Memory>,
+    /// No compaction by itself before then, by the shard's clock: the last one failed.
+    pub compaction_after_ns: Cell<u64>,
     pub dropped: Cell<bool>,
     /// Its columns are about to change: writes wait.
     pub held: Cell<bool>,
@@ -53,6 +62,8 @@ pub(crate) struct Counts {
     pub flushed_bytes: Cell<u64>,
     pub compactions: Cell<u64>,
     pub compacted_bytes: Cell<u64>,
+    /// Times that outputs took the place of inputs.
+    pub compaction_steps: Cell<u64>,
     pub bloom_negatives: Cell<u64>,
     pub bloom_false_positives: Cell<u64>,
     pub sstables_per_read: RefCell<[u64; 32]>,
@@ -83,7 +94,10 @@ impl Table {
             publishing: Semaphore::new(1),
             version: Cell::new(0),
             rows_name: Cell::new(0),
-            compacting: Cell::new(false),
+            compacting: RefCell::default(),
+            compacted: Notify::new(),
+            memory: RefCell::default(),
+            compaction_after_ns: Cell::new(0),
             dropped: Cell::new(false),
             held: Cell::new(false),
             counts: Counts::default(),
@@ -135,7 +149,7 @@ impl Table {
         for generation in names.iter().filter_map(|name| sstable::parse_name(name)) {
             if generation % u64::from(config.shards) == u64::from(config.shard) {
                 next = next.max(generation / u64::from(config.shards) + 1);
-                if !manifest.generations.contains(&generation) && leftovers.last() != Some(&generation) {
+                if !manifest.sstables.contains_key(&generation) && leftovers.last() != Some(&generation) {
                     leftovers.push(generation);
                 }
             }
@@ -149,9 +163,9 @@ impl Table {
             );
             sstable::remove_files(&table.folder, generation).await?;
         }
-        for generation in manifest.generations {
+        for (generation, standing) in manifest.sstables {
             let sstable = Sstable::open(&table.folder, generation, table.def(), cache).await?;
-            table.sstables.borrow_mut().push(sstable);
+            table.sstables.borrow_mut().push(sstable.standing(standing));
         }
         Ok(Rc::new(table))
     }
@@ -186,7 +200,7 @@ impl Table {
         let manifest = Manifest {
             flushed_upto,
             next: self.next_generation.get(),
-            generations: sstables.iter().map(|sstable| sstable.generation).collect(),
+            sstables: sstables.iter().map(|sstable| (sstable.generation, sstable.standing)).collect(),
         };
         manifest.store(&self.folder, config.shard).await?;
         self.flushed_upto.set(flushed_upto);
@@ -200,12 +214,44 @@ impl Table {
         self.publishing.acquire(1).await
     }
 
-    pub fn compaction_options(&self, config: &Config) -> Options {
-        Options::from_table(&self.def.borrow().options.compaction, config.compaction_small_bytes)
+    pub fn strategy(&self, config: &Config) -> Strategy {
+        Strategy::of(&self.def.borrow().options.compaction, config.compaction_small_bytes)
     }
 
-    pub fn candidates(&self) -> Vec<Candidate> {
-        let candidate = |s: &Rc<Sstable>| Candidate { generation: s.generation, bytes: s.data_bytes() };
-        self.sstables.borrow().iter().map(candidate).collect()
+    /// No compaction by itself: the table is going, or its columns are about to change.
+    pub fn held_compaction(&self) -> bool {
+        self.dropped.get() || self.held.get()
+    }
+
+    /// Of data.
+    pub fn bytes_of(&self, generations: &[u64]) -> u64 {
+        let sstables = self.sstables.borrow();
+        sstables.iter().filter(|s| generations.contains(&s.generation)).map(|s| s.data_bytes()).sum()
+    }
+
+    /// What there is, for a strategy to look at.
+    pub fn picture(&self) -> Picture {
+        let now_s = (reactor::wall_us() / 1_000_000) as u32;
+        let gc_before_s = now_s.saturating_sub(self.def.borrow().options.gc_grace_seconds);
+        let compacting = self.compacting.borrow();
+        let candidate = |s: &Rc<Sstable>| Candidate {
+            generation: s.generation,
+            bytes: s.stored_bytes(),
+            standing: s.standing,
+            first: s.first,
+            last: s.last,
+            min_timestamp: s.figures.min_timestamp,
+            max_timestamp: s.figures.max_timestamp,
+            max_local_deletion_s: s.figures.max_local_deletion_s,
+            droppable: s.figures.droppable_ratio(gc_before_s),
+            busy: compacting.contains(&s.generation),
+        };
+        let memtable_min_timestamp = self.memtables().iter().map(|memtable| memtable.borrow().min_timestamp()).min();
+        Picture {
+            sstables: self.sstables.borrow().iter().map(candidate).collect(),
+            now_s,
+            gc_before_s,
+            memtable_min_timestamp: memtable_min_timestamp.unwrap_or(i64::MAX),
+        }
     }
 }

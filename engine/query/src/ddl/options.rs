@@ -122,12 +122,6 @@ pub(super) fn apply_to_table(
 }
 
 fn compaction(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
-    let class = options.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));
-    match class {
-        "SizeTieredCompactionStrategy" => Ok(options),
-        "" => Err(QueryError::config("Missing sub-option 'class' for the 'compaction' option.")),
-        other => Err(QueryError::config(format!(
-            "Unable to use compaction strategy class '{other}': SizeTieredCompactionStrategy is the only one yet"
-        ))),
-    }
+    storage::validate_compaction(&options).map_err(QueryError::config)?;
+    Ok(options)
 }

@@ -1,119 +1,384 @@
-//! Reads several SSTables in order, merges them partition by partition, drops what no one needs, writes one.
+//! Reads several SSTables in order, merges them partition by partition, drops what no one needs, writes the outputs.
+//!
+//! Outputs end at a size, between two tokens. When an input is read to its end while others are not, the outputs so far
+//! take its place at once, in one step with what the others still have: they are left with the tokens that come behind
+//! (`Standing::from`). So a token's data is in the inputs or in the outputs, never in both, and the disk has to hold little
+//! more than one output twice. A crash in between loses nothing and brings nothing back: deleted data cannot be left in
+//! one input while the tombstone, purged, has gone with another.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use reactor::Work;
-use types::Token;
+use types::{TableDef, Token};
 
-use crate::sstable::{EncodingStats, KeyHash, Sequential, Sstable, Writer};
-use crate::table::Table;
-use crate::{Error, Partition};
+use super::picture::Job;
+use super::running::Running;
+use crate::sstable::{EncodingStats, KeyHash, Sequential, Sstable, Standing, Writer};
+use crate::storage::Storage;
+use crate::table::{Table, add};
+use crate::{Bytes, Clustering, DeletionTime, Error, Partition};
 
 /// Between looks at the clock and at the other tasks.
 const YIELD_BYTES: u64 = 64 << 10;
+/// Of each input in memory at once: few enough for wide rows, many enough to merge in lists.
+const PART_ROWS: usize = 256;
 
-/// Merged, written and durable, but not yet in the manifest.
+/// What came of it.
+#[derive(Debug, Default)]
 pub(crate) struct Merged {
-    /// `None` when nothing was left.
-    pub generation: Option<u64>,
-    pub bytes: u64,
+    pub outputs: Vec<u64>,
+    pub bytes_out: u64,
+    pub rows_merged: BTreeMap<u32, u64>,
+    /// The inputs were taken away meanwhile, by a truncation or a change of columns: what was not published is gone.
+    pub overtaken: bool,
 }
 
-pub(crate) async fn merge(
-    table: &Table,
-    inputs: &[Rc<Sstable>],
-    generation: u64,
-    mb_per_s: Option<f64>,
-) -> Result<Merged, Error> {
-    let def = table.def();
-    let mut stats = EncodingStats::NONE;
-    inputs.iter().for_each(|input| stats.merge(&input.encoding_stats()));
-    let keys = inputs.iter().map(|input| input.figures.partitions).sum();
-    let mut writer = Writer::create(&table.folder, generation, def.clone(), stats, keys).await?;
-    let now_s = (reactor::wall_us() / 1_000_000) as u32;
-    let gc_before_s = now_s.saturating_sub(def.options.gc_grace_seconds);
-    let started_ns = reactor::now();
-    let mut yielded = 0;
-    let mut written = false;
+/// Which partitions are kept; `None` is all.
+pub(crate) type Keep<'a> = Option<&'a dyn Fn(Token) -> bool>;
 
-    let mut readers = Vec::new();
-    let mut heads: Vec<Option<(Token, Partition)>> = Vec::new();
-    for input in inputs {
-        let mut reader = Sequential::new(input.clone());
-        heads.push(reader.next().await?);
-        readers.push(reader);
+pub(crate) struct Merge<'a> {
+    storage: &'a Storage,
+    table: &'a Rc<Table>,
+    job: &'a Job,
+    running: &'a Running,
+    keep: Keep<'a>,
+    /// As they are in the table now.
+    inputs: Vec<Rc<Sstable>>,
+    /// Written, not yet in the table.
+    unpublished: Vec<Rc<Sstable>>,
+    def: std::sync::Arc<TableDef>,
+    stats: EncodingStats,
+    partitions: u64,
+    bytes_in: u64,
+    run: Option<u64>,
+    now_s: u32,
+    gc_before_s: u32,
+    /// Bytes of data so far, and when the others were let in last.
+    read: u64,
+    written: u64,
+    paced: u64,
+    merged: Merged,
+}
+
+struct Input {
+    reader: Sequential,
+    head: Option<(Token, Bytes)>,
+}
+
+/// The output that is being written.
+struct Output {
+    writer: Writer,
+    generation: u64,
+}
+
+/// A partition on its way from some inputs to the output, a part at a time.
+struct Streamed {
+    token: Token,
+    key: Bytes,
+    /// Of all that is not written yet.
+    rest: Partition,
+    /// The latest of the inputs'; it shadows rows of every part.
+    deletion: Option<DeletionTime>,
+    begun: bool,
+}
+
+impl<'a> Merge<'a> {
+    pub fn new(
+        storage: &'a Storage,
+        table: &'a Rc<Table>,
+        job: &'a Job,
+        running: &'a Running,
+        keep: Keep<'a>,
+        inputs: Vec<Rc<Sstable>>,
+    ) -> Self {
+        let mut stats = EncodingStats::NONE;
+        inputs.iter().for_each(|input| stats.merge(&input.encoding_stats()));
+        let def = table.def();
+        let now_s = (reactor::wall_us() / 1_000_000) as u32;
+        Self {
+            storage,
+            table,
+            job,
+            running,
+            keep,
+            unpublished: Vec::new(),
+            stats,
+            partitions: inputs.iter().map(|input| input.figures.partitions).sum(),
+            bytes_in: inputs.iter().map(|input| input.stored_bytes()).sum(),
+            inputs,
+            run: None,
+            now_s,
+            gc_before_s: now_s.saturating_sub(def.options.gc_grace_seconds),
+            def,
+            read: 0,
+            written: 0,
+            paced: 0,
+            merged: Merged::default(),
+        }
     }
-    loop {
-        let least = heads.iter().flatten().map(|(token, partition)| (*token, &partition.key)).min();
-        let Some((token, key)) = least else { break };
-        let key = key.clone();
-        let mut merged: Option<Partition> = None;
-        for (head, reader) in heads.iter_mut().zip(&mut readers) {
-            if let Some((_, partition)) = head.take_if(|(at, partition)| *at == token && partition.key == key) {
-                match &mut merged {
-                    Some(merged) => merged.merge(partition, &def),
-                    None => merged = Some(partition),
-                }
-                *head = reader.next().await?;
+
+    pub async fn run(mut self) -> Result<Merged, Error> {
+        let mut output: Option<Output> = None;
+        let result = self.merge(&mut output).await;
+        // What was not published belongs to nobody.
+        if result.is_err() || self.merged.overtaken {
+            if let Some(Output { writer, generation }) = output.take() {
+                drop(writer);
+                crate::sstable::remove_files(&self.table.folder, generation).await?;
+            }
+            for output in std::mem::take(&mut self.unpublished) {
+                output.remove().await?;
             }
         }
-        let Some(mut merged) = merged else { break };
-        merged.purge_shadowed(&def);
-        if merged.has_tombstones(now_s) {
-            let below = purgeable_below(table, inputs, token, &key);
-            merged.purge_tombstones(now_s, gc_before_s, below);
+        result.map(|()| self.merged)
+    }
+
+    async fn merge(&mut self, output: &mut Option<Output>) -> Result<(), Error> {
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for sstable in self.inputs.clone() {
+            let mut reader = Sequential::remaining(sstable).await?;
+            let head = reader.next_key().await?;
+            inputs.push(Input { reader, head });
         }
-        if !merged.is_empty() {
-            written = true;
-            let before = writer.data_bytes();
-            writer.add(token, &merged).await?;
-            reactor::charge(Work::Compaction, writer.data_bytes() - before);
+        let mut last: Option<Token> = None;
+        while let Some((token, key)) = inputs.iter().filter_map(|input| input.head.clone()).min() {
+            if let Some(last) = last.filter(|last| *last != token)
+                && output.as_ref().is_some_and(|output| output.writer.stored_bytes() >= self.job.split_bytes)
+            {
+                self.finish(output).await?;
+                if !self.release(last).await? {
+                    return Ok(());
+                }
+            }
+            last = Some(token);
+            if self.keep.is_none_or(|keep| keep(token)) {
+                self.partition(&mut inputs, token, &key, output).await?;
+            }
+            for input in &mut inputs {
+                if input.head.take_if(|(at, theirs)| *at == token && *theirs == key).is_some() {
+                    let begin = input.reader.position();
+                    input.head = input.reader.next_key().await?;
+                    self.read += input.reader.position().saturating_sub(begin);
+                }
+            }
+            if !self.breathe().await? {
+                return Ok(());
+            }
         }
-        if writer.data_bytes() - yielded >= YIELD_BYTES {
-            yielded = writer.data_bytes();
-            pause(mb_per_s, yielded, started_ns).await;
-            if table.dropped.get() {
+        self.finish(output).await?;
+        self.publish(None).await.map(drop)
+    }
+
+    /// Lets the others run after some work. False when the table is gone.
+    async fn breathe(&mut self) -> Result<bool, Error> {
+        // Where little is written, much may be read.
+        let worked = self.written.max(self.read / 4);
+        if worked - self.paced < YIELD_BYTES {
+            return Ok(true);
+        }
+        self.running.bytes_read.set(self.read);
+        self.running.bytes_written.set(self.written);
+        self.storage.compactions.pace(self.storage.config().compaction_mb_per_s, worked - self.paced).await;
+        self.paced = worked;
+        if self.running.cancelled.get() {
+            return Err(Error::Cancelled);
+        }
+        self.merged.overtaken |= self.table.dropped.get();
+        Ok(!self.merged.overtaken)
+    }
+
+    /// The partition with this key out of all the inputs that are at it, without what can go: some rows of each input
+    /// at a time, as far as all of them have been read.
+    async fn partition(
+        &mut self,
+        inputs: &mut [Input],
+        token: Token,
+        key: &Bytes,
+        output: &mut Option<Output>,
+    ) -> Result<(), Error> {
+        let is_at = |input: &&mut Input| input.head.as_ref().is_some_and(|(at, theirs)| *at == token && theirs == key);
+        // Each with where its last part ended; `None` before the first.
+        let mut readers: Vec<(&mut Sequential, Option<Clustering>)> =
+            inputs.iter_mut().filter(is_at).map(|input| (&mut input.reader, None)).collect();
+        *self.merged.rows_merged.entry(readers.len() as u32).or_default() += 1;
+        let rest = Partition::new(key.clone());
+        let mut streamed = Streamed { token, key: key.clone(), rest, deletion: None, begun: false };
+        let mut upto: Option<Clustering> = None;
+        let def = self.def.clone();
+        loop {
+            let mut unfinished = Vec::with_capacity(readers.len());
+            for (reader, ended) in readers {
+                if ended != upto {
+                    unfinished.push((reader, ended));
+                    continue;
+                }
+                let begin = reader.position();
+                let Some(part) = reader.next_part(PART_ROWS).await? else { continue };
+                self.read += reader.position().saturating_sub(begin);
+                streamed.rest.merge(part.partition, &def);
+                if part.more_after.is_some() {
+                    unfinished.push((reader, part.more_after));
+                }
+            }
+            readers = unfinished;
+            // All inputs are known up to the nearest end.
+            upto = readers
+                .iter()
+                .filter_map(|(_, ended)| ended.clone())
+                .reduce(|a, b| if a.compare(&b, &def).is_le() { a } else { b });
+            let rest = upto.as_ref().map(|upto| streamed.rest.split_behind(upto, &def));
+            let part = std::mem::replace(&mut streamed.rest, rest.unwrap_or_else(|| Partition::new(key.clone())));
+            self.part(&mut streamed, part, output).await?;
+            if readers.is_empty() {
                 break;
             }
+            if !self.breathe().await? {
+                return Ok(());
+            }
         }
+        if let Some(output) = output.as_mut().filter(|_| streamed.begun) {
+            output.writer.end().await?;
+        }
+        Ok(())
     }
-    if !written || table.dropped.get() {
-        drop(writer);
-        crate::sstable::remove_files(&table.folder, generation).await?;
-        return Ok(Merged { generation: None, bytes: 0 });
-    }
-    let bytes = writer.finish().await?;
-    Ok(Merged { generation: Some(generation), bytes })
-}
 
-/// Lets the others run; and sleeps while more has been written than the rate allows.
-async fn pause(mb_per_s: Option<f64>, bytes: u64, started_ns: u64) {
-    if let Some(rate) = mb_per_s.filter(|rate| *rate > 0.0) {
-        let due_ns = started_ns.saturating_add((bytes as f64 * 1000.0 / rate) as u64);
-        if due_ns > reactor::now() {
-            return reactor::time::sleep(Duration::from_nanos(due_ns - reactor::now())).await;
+    /// Writes what has to stay of a part.
+    async fn part(
+        &mut self,
+        streamed: &mut Streamed,
+        mut part: Partition,
+        output: &mut Option<Output>,
+    ) -> Result<(), Error> {
+        streamed.deletion = DeletionTime::latest(streamed.deletion, part.deletion);
+        part.deletion = streamed.deletion;
+        part.purge_shadowed(&self.def);
+        if part.has_tombstones(self.now_s) {
+            let below = self.purgeable_below(streamed.token, &streamed.key);
+            part.purge_tombstones(self.now_s, self.gc_before_s, below);
         }
+        if streamed.begun {
+            part.deletion = None;
+        }
+        if part.is_empty() {
+            return Ok(());
+        }
+        if output.is_none() {
+            *output = Some(self.create().await?);
+        }
+        let Some(Output { writer, .. }) = output else { return Ok(()) };
+        let before = writer.data_bytes();
+        if !streamed.begun {
+            streamed.begun = true;
+            writer.begin(streamed.token, &streamed.key, part.deletion, part.static_row.as_ref()).await?;
+        }
+        writer.part(&part.rows, &part.range_tombstones).await?;
+        let bytes = writer.data_bytes() - before;
+        reactor::charge(Work::Compaction, bytes);
+        self.written += bytes;
+        Ok(())
     }
-    reactor::time::yield_now().await;
-}
 
-/// The least timestamp of anything with this key outside of the compaction: a tombstone at or above it may still be
-/// needed. Memtables count whole, as they know only one least timestamp.
-fn purgeable_below(table: &Table, inputs: &[Rc<Sstable>], token: Token, key: &[u8]) -> i64 {
-    let hash = KeyHash::of(key);
-    let mut below = i64::MAX;
-    for sstable in table.sstables.borrow().iter() {
-        let is_input = inputs.iter().any(|input| input.generation == sstable.generation);
-        if !is_input && sstable.may_contain(token, hash) {
-            below = below.min(sstable.figures.min_timestamp);
+    /// The least timestamp of anything with this key outside of the compaction: a tombstone at or above it may still be
+    /// needed. Memtables count whole, as they know only one least timestamp.
+    fn purgeable_below(&self, token: Token, key: &[u8]) -> i64 {
+        let hash = KeyHash::of(key);
+        let mut below = i64::MAX;
+        for sstable in self.table.sstables.borrow().iter() {
+            let is_input = self.inputs.iter().any(|input| input.generation == sstable.generation);
+            if !is_input && sstable.may_contain(token, hash) {
+                below = below.min(sstable.figures.min_timestamp);
+            }
         }
-    }
-    for memtable in table.memtables() {
-        let memtable = memtable.borrow();
-        if memtable.get(token, key).is_some() {
-            below = below.min(memtable.min_timestamp());
+        for memtable in self.table.memtables() {
+            let memtable = memtable.borrow();
+            if memtable.get(token, key).is_some() {
+                below = below.min(memtable.min_timestamp());
+            }
         }
+        below
     }
-    below
+
+    async fn create(&mut self) -> Result<Output, Error> {
+        let generation = self.table.take_generation(self.storage.config());
+        self.run.get_or_insert(generation);
+        // The filter is made for as many keys as an output will have.
+        let share = if self.job.split_bytes < self.bytes_in {
+            self.partitions as f64 * self.job.split_bytes as f64 / self.bytes_in as f64 * 1.1
+        } else {
+            self.partitions as f64
+        };
+        let keys = (share as u64).clamp(1, self.partitions.max(1));
+        let writer = Writer::create(&self.table.folder, generation, self.def.clone(), self.stats, keys).await?;
+        Ok(Output { writer: writer.level(self.job.level), generation })
+    }
+
+    /// Makes the current output durable.
+    async fn finish(&mut self, output: &mut Option<Output>) -> Result<(), Error> {
+        let Some(Output { writer, generation }) = output.take() else { return Ok(()) };
+        let bytes = writer.finish().await?;
+        let sstable = Sstable::open(&self.table.folder, generation, self.def.clone(), self.storage.cache()).await?;
+        let standing = Standing {
+            level: self.job.level,
+            run: self.run.unwrap_or(generation),
+            made_s: (reactor::wall_us() / 1_000_000) as u32,
+            from: None,
+        };
+        self.unpublished.push(sstable.standing(standing));
+        self.merged.outputs.push(generation);
+        self.merged.bytes_out += bytes;
+        Ok(())
+    }
+
+    /// Gives back the inputs that end at or before `last`, up to where everything is in the outputs. False when the
+    /// inputs were taken away.
+    async fn release(&mut self, last: Token) -> Result<bool, Error> {
+        if last == Token::MAX || self.inputs.iter().all(|input| input.last > last) {
+            return Ok(true);
+        }
+        self.publish(Some(last)).await
+    }
+
+    /// Puts the outputs in the place of what the inputs have up to `last`, or of all that they have.
+    async fn publish(&mut self, last: Option<Token>) -> Result<bool, Error> {
+        let is_done = |input: &Rc<Sstable>| last.is_none_or(|last| input.last <= last);
+        let rest: Vec<Rc<Sstable>> = self.inputs.iter().filter(|input| !is_done(input)).cloned().collect();
+        let rest: Vec<Rc<Sstable>> = rest
+            .into_iter()
+            .map(|input| match last {
+                Some(last) if input.first <= last => {
+                    input.standing(Standing { from: Some(Token(last.0 + 1)), ..input.standing })
+                }
+                _ => input,
+            })
+            .collect();
+        let inputs = std::mem::take(&mut self.inputs);
+        let (outputs, table) = (&self.unpublished, self.table);
+        let published = table.publish(self.storage.config(), |now| {
+            let is_input = |sstable: &Rc<Sstable>| inputs.iter().any(|input| Rc::ptr_eq(input, sstable));
+            // All inputs must still be there: a truncation, say, has taken them away.
+            let whole = now.iter().filter(|sstable| is_input(sstable)).count() == inputs.len();
+            whole.then(|| {
+                let others = now.iter().filter(|sstable| !is_input(sstable)).cloned();
+                (others.chain(outputs.iter().cloned()).chain(rest.iter().cloned()).collect(), table.flushed_upto.get())
+            })
+        });
+        if !published.await? {
+            self.merged.overtaken = true;
+            return Ok(false);
+        }
+        add(&self.table.counts.compaction_steps, 1);
+        self.unpublished.clear();
+        let mut compacting = self.table.compacting.borrow_mut();
+        let done: Vec<Rc<Sstable>> = inputs.into_iter().filter(is_done).collect();
+        for input in &done {
+            compacting.remove(&input.generation);
+        }
+        drop(compacting);
+        self.inputs = rest;
+        for input in done {
+            input.remove().await?;
+        }
+        Ok(true)
+    }
 }

@@ -1,93 +1,207 @@
-//! The task that compacts one table after the other while there is something to compact.
+//! The task that starts compactions while there is something to compact, several side by side; and how one is run.
 
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use reactor::Group;
 
-use super::{merge, size_tiered};
+use super::merge::{Keep, Merge, Merged};
+use super::picture::{Job, Kind};
+use super::running::CompactionRecord;
 use crate::Error;
-use crate::sstable::Sstable;
+use crate::sstable::{Sstable, Standing};
 use crate::storage::{Signals, Storage};
 use crate::table::{Table, add};
 
+/// After a failure a table is left alone for so long: trying again at once would only fail again.
+const RETRY_NS: u64 = 60_000_000_000;
+/// What expires, or becomes old enough, announces itself by nothing (Cassandra looks each minute too).
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
 pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
-    let task = async move {
-        loop {
-            signals.compaction.wait_until(|| signals.compaction_wanted.get() || signals.closed.get()).await;
-            if signals.closed.get() {
-                return;
-            }
-            signals.compaction_wanted.set(false);
+    let starter = {
+        let signals = signals.clone();
+        let storage = storage.clone();
+        async move {
             loop {
-                let Some(storage) = storage.upgrade() else { return };
-                let Some((table, generations)) = storage.compaction_to_do() else { break };
-                if let Err(error) = storage.compact_generations(&table, &generations).await {
-                    // The inputs stay; what was written is removed at the next start. Trying again at once would
-                    // only fail again.
-                    tracing::error!(%error, folder = table.folder, "a compaction failed");
-                    break;
-                }
+                signals.compaction.wait_until(|| signals.compaction_wanted.get() || signals.closed.get()).await;
                 if signals.closed.get() {
                     return;
+                }
+                signals.compaction_wanted.set(false);
+                let Some(storage) = storage.upgrade() else { return };
+                while let Some((table, job)) = storage.compaction_to_do() {
+                    storage.spawn_compaction(table, job);
                 }
             }
         }
     };
-    drop(reactor::spawn(Group::Compaction, "compaction", task));
+    drop(reactor::spawn(Group::Compaction, "compaction-starter", starter));
+    let looker = async move {
+        loop {
+            reactor::time::sleep(LOOK_EVERY).await;
+            let Some(storage) = storage.upgrade().filter(|_| !signals.closed.get()) else { return };
+            storage.wake_compaction();
+        }
+    };
+    drop(reactor::spawn(Group::Compaction, "compaction-clock", looker));
+}
+
+/// Marks inputs as busy for as long as it lives.
+struct Busy {
+    table: Rc<Table>,
+    generations: Vec<u64>,
+}
+
+impl Busy {
+    /// `None` when one of them is busy already.
+    fn mark(table: &Rc<Table>, generations: &[u64]) -> Option<Self> {
+        let mut compacting = table.compacting.borrow_mut();
+        if generations.iter().any(|generation| compacting.contains(generation)) {
+            return None;
+        }
+        compacting.extend(generations.iter().copied());
+        Some(Self { table: table.clone(), generations: generations.to_vec() })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut compacting = self.table.compacting.borrow_mut();
+        for generation in &self.generations {
+            compacting.remove(generation);
+        }
+        self.table.compacted.notify_all();
+    }
 }
 
 impl Storage {
-    /// The table whose picked SSTables are the smallest in all.
-    fn compaction_to_do(&self) -> Option<(Rc<Table>, Vec<u64>)> {
-        let picked = self.tables_by_id().into_iter().filter(|table| !table.compacting.get()).filter_map(|table| {
-            let candidates = table.candidates();
-            let generations = size_tiered::pick(&candidates, &table.compaction_options(self.config()))?;
-            let bytes: u64 = candidates.iter().filter(|c| generations.contains(&c.generation)).map(|c| c.bytes).sum();
-            Some((bytes, table, generations))
+    /// The next job of the table whose inputs are the smallest in all, while fewer run than may.
+    fn compaction_to_do(&self) -> Option<(Rc<Table>, Job)> {
+        if self.compactions.progress().len() >= self.config().compaction_jobs_max.max(1) {
+            return None;
+        }
+        let now = reactor::now();
+        let ready = |table: &Rc<Table>| !table.held_compaction() && table.compaction_after_ns.get() <= now;
+        let picked = self.tables_by_id().into_iter().filter(ready).filter_map(|table| {
+            let picture = table.picture();
+            let mut memory = table.memory.borrow().clone();
+            let job = table.strategy(self.config()).pick(&picture, &mut memory)?;
+            let inputs = picture.sstables.iter().filter(|candidate| job.inputs.contains(&candidate.generation));
+            Some((inputs.map(|candidate| candidate.bytes).sum::<u64>(), table, job, memory))
         });
-        picked.min_by_key(|(bytes, ..)| *bytes).map(|(_, table, generations)| (table, generations))
+        let (_, table, job, memory) = picked.min_by_key(|(bytes, ..)| *bytes)?;
+        *table.memory.borrow_mut() = memory;
+        Some((table, job))
     }
 
-    /// Makes one SSTable of those named.
-    pub(crate) async fn compact_generations(&self, table: &Rc<Table>, generations: &[u64]) -> Result<(), Error> {
-        let inputs: Vec<Rc<Sstable>> =
-            table.sstables.borrow().iter().filter(|s| generations.contains(&s.generation)).cloned().collect();
-        if inputs.is_empty() || table.compacting.replace(true) {
-            return Ok(());
-        }
-        let result = self.compact_inputs(table, &inputs).await;
-        table.compacting.set(false);
+    /// Marks the inputs at once, so that the next pick leaves them out.
+    fn spawn_compaction(self: &Rc<Self>, table: Rc<Table>, job: Job) {
+        let Some(busy) = Busy::mark(&table, &job.inputs) else { return };
+        let running = self.compactions.start(table.def().id, job.kind, table.bytes_of(&job.inputs));
+        let storage = self.clone();
+        let task = async move {
+            let result = storage.run_job(&table, &job, &running, None).await;
+            drop(busy);
+            storage.compactions.end(&running);
+            if let Err(error) =
+                result.or_else(|error| if let Error::Cancelled = error { Ok(Merged::default()) } else { Err(error) })
+            {
+                // The inputs stay; what was written is removed, or at the next start.
+                tracing::error!(%error, folder = table.folder, "a compaction failed");
+                table.compaction_after_ns.set(reactor::now() + RETRY_NS);
+            }
+            storage.wake_compaction();
+        };
+        drop(reactor::spawn(Group::Compaction, "compaction", task));
+    }
+
+    /// Waits until none of the inputs is busy, and runs the job here.
+    pub(crate) async fn run_now(&self, table: &Rc<Table>, job: &Job, keep: Keep<'_>) -> Result<Merged, Error> {
+        let busy = loop {
+            match Busy::mark(table, &job.inputs) {
+                Some(busy) => break busy,
+                None => table.compacted.notified().await,
+            }
+        };
+        let running = self.compactions.start(table.def().id, job.kind, table.bytes_of(&job.inputs));
+        let result = self.run_job(table, job, &running, keep).await;
+        self.compactions.end(&running);
+        drop(busy);
+        self.wake_compaction();
         result
     }
 
-    async fn compact_inputs(&self, table: &Rc<Table>, inputs: &[Rc<Sstable>]) -> Result<(), Error> {
-        let generation = table.take_generation(self.config());
-        let merged = merge::merge(table, inputs, generation, self.config().compaction_mb_per_s).await?;
-        let output = match merged.generation {
-            Some(generation) => {
-                let def = table.def();
-                Some(Sstable::open(&table.folder, generation, def, self.cache()).await?)
+    async fn run_job(
+        &self,
+        table: &Rc<Table>,
+        job: &Job,
+        running: &super::running::Running,
+        keep: Keep<'_>,
+    ) -> Result<Merged, Error> {
+        let started_ns = reactor::now();
+        let is_input = |sstable: &&Rc<Sstable>| job.inputs.binary_search(&sstable.generation).is_ok();
+        let inputs: Vec<Rc<Sstable>> = table.sstables.borrow().iter().filter(is_input).cloned().collect();
+        // A truncation may have come first.
+        if inputs.is_empty() || inputs.len() != job.inputs.len() {
+            return Ok(Merged { overtaken: true, ..Merged::default() });
+        }
+        let bytes_in = inputs.iter().map(|input| input.data_bytes()).sum();
+        let merged = match job.kind {
+            Kind::Expired => self.replace(table, &inputs, |_| None).await?,
+            Kind::Level => {
+                let up = |input: &Rc<Sstable>| Some(input.standing(Standing { level: job.level, ..input.standing }));
+                self.replace(table, &inputs, up).await?
             }
-            None => None,
+            _ => Merge::new(self, table, job, running, keep, inputs).run().await?,
         };
+        if !merged.overtaken {
+            add(&table.counts.compactions, 1);
+            add(&table.counts.compacted_bytes, merged.bytes_out);
+            self.compactions.record(CompactionRecord {
+                table: running.table,
+                kind: job.kind,
+                inputs: job.inputs.clone(),
+                outputs: merged.outputs.clone(),
+                bytes_in,
+                bytes_out: merged.bytes_out,
+                rows_merged: merged.rows_merged.clone(),
+                skipped: 0,
+                ended_us: reactor::wall_us(),
+                duration_ns: reactor::now() - started_ns,
+            });
+        }
+        Ok(merged)
+    }
+
+    /// Puts each input elsewhere as it is, or removes it unread.
+    async fn replace(
+        &self,
+        table: &Rc<Table>,
+        inputs: &[Rc<Sstable>],
+        place: impl Fn(&Rc<Sstable>) -> Option<Rc<Sstable>>,
+    ) -> Result<Merged, Error> {
+        let mut removed = Vec::new();
         let published = table.publish(self.config(), |now| {
             let is_input = |sstable: &Rc<Sstable>| inputs.iter().any(|input| Rc::ptr_eq(input, sstable));
-            // All inputs must still be there: a truncation meanwhile has taken them away.
-            let whole = now.iter().filter(|sstable| is_input(sstable)).count() == inputs.len();
-            whole.then(|| {
-                let rest = now.iter().filter(|sstable| !is_input(sstable)).cloned();
-                (rest.chain(output.clone()).collect(), table.flushed_upto.get())
-            })
-        });
-        if published.await? {
-            add(&table.counts.compactions, 1);
-            add(&table.counts.compacted_bytes, merged.bytes);
-            for input in inputs {
-                input.remove().await?;
+            let mut next = Vec::with_capacity(now.len());
+            for sstable in now {
+                let stays = if is_input(sstable) { place(sstable) } else { Some(sstable.clone()) };
+                match stays {
+                    Some(stays) => next.push(stays),
+                    None => removed.push(sstable.clone()),
+                }
             }
-        } else if let Some(output) = output {
-            output.remove().await?;
+            let whole = now.iter().filter(|sstable| is_input(sstable)).count() == inputs.len();
+            whole.then_some((next, table.flushed_upto.get()))
+        });
+        if !published.await? {
+            return Ok(Merged { overtaken: true, ..Merged::default() });
         }
-        Ok(())
+        add(&table.counts.compaction_steps, 1);
+        for sstable in removed {
+            sstable.remove().await?;
+        }
+        Ok(Merged::default())
     }
 }

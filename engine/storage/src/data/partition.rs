@@ -157,6 +157,19 @@ impl Partition {
         self.range_tombstones = clipped.collect();
     }
 
+    /// Takes off the rows and ranges behind `row`.
+    pub(crate) fn split_behind(&mut self, row: &Clustering, table: &TableDef) -> Partition {
+        let mut rest = Partition::new(self.key.clone());
+        let cut = self.rows.partition_point(|other| other.clustering.compare(row, table).is_le());
+        rest.rows = self.rows.split_off(cut);
+        let upto = Slice { end: Bound::inclusive(row.clone()), ..Slice::all() };
+        let behind = Slice { start: Bound::exclusive(row.clone()), ..Slice::all() };
+        let ranges = std::mem::take(&mut self.range_tombstones);
+        rest.range_tombstones = ranges.iter().filter_map(|range| range.clip(&behind, table)).collect();
+        self.range_tombstones = ranges.iter().filter_map(|range| range.clip(&upto, table)).collect();
+        rest
+    }
+
     /// For compaction, after [`Partition::purge_shadowed`]: turns what has expired into tombstones and drops those
     /// tombstones that were made before `gc_before_s` and have a timestamp below `purgeable_below`, the least one of
     /// anything that they might still shadow elsewhere.

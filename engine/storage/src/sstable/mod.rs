@@ -27,7 +27,7 @@ pub(crate) use bloom::KeyHash;
 pub use compression::{Compression, Compressor};
 pub(crate) use cursor::PartitionCursor;
 pub(crate) use header::EncodingStats;
-pub(crate) use reader::{Place, Sstable, remove_files};
+pub(crate) use reader::{Place, Sstable, Standing, remove_files};
 pub(crate) use sequential::{IndexCursor, Sequential};
 pub(crate) use writer::Writer;
 

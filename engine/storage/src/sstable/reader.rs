@@ -26,22 +26,38 @@ use crate::{Bytes, Error};
 /// promoted indexes, which are jumped over.
 const INDEX_READ: u64 = 16 << 10;
 
+/// Views of the same files may differ in their [`Standing`]; each is immutable.
+#[derive(Clone)]
 pub(crate) struct Sstable {
     pub generation: u64,
     pub descriptor: Descriptor,
     /// What the header was matched with.
     pub(super) def: Arc<TableDef>,
-    pub(super) header: Header,
-    pub(super) summary: Summary,
-    filter: BloomFilter,
-    pub(super) data: BlockFile,
-    pub(super) index: BlockFile,
+    pub(super) header: Rc<Header>,
+    pub(super) summary: Rc<Summary>,
+    filter: Rc<BloomFilter>,
+    pub(super) data: Rc<BlockFile>,
+    pub(super) index: Rc<BlockFile>,
     /// Whether checksums guard every component.
     pub(super) guarded: bool,
-    pub figures: Figures,
+    pub figures: Rc<Figures>,
     pub first: Token,
     pub last: Token,
     pub disk_bytes: u64,
+    pub standing: Standing,
+}
+
+/// Where compaction has put an SSTable among a table's others: the manifest's word, not the files'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Standing {
+    /// Of leveled compaction; 0 elsewhere.
+    pub level: u32,
+    /// SSTables of one run have no key range in common: the generation of the run's first.
+    pub run: u64,
+    /// Wall clock when it was written, in seconds.
+    pub made_s: u32,
+    /// What comes before is as if it were not there: a compaction that is still going on has moved it elsewhere.
+    pub from: Option<Token>,
 }
 
 /// Where a partition is.
@@ -126,19 +142,31 @@ impl Sstable {
             disk_bytes: data.stored_len + index.len + small as u64,
             descriptor,
             def,
-            header,
-            summary,
-            filter,
-            data,
-            index,
+            header: Rc::new(header),
+            summary: Rc::new(summary),
+            filter: Rc::new(filter),
+            data: Rc::new(data),
+            index: Rc::new(index),
             guarded: true,
-            figures,
+            figures: Rc::new(figures),
+            standing: Standing { level: 0, run: generation, made_s: 0, from: None },
         }))
+    }
+
+    /// The same files with another standing.
+    pub fn standing(&self, standing: Standing) -> Rc<Self> {
+        let first = self.first.max(standing.from.unwrap_or(Token::MIN));
+        Rc::new(Self { standing, first, ..self.clone() })
     }
 
     /// Bytes of data, uncompressed.
     pub fn data_bytes(&self) -> u64 {
         self.data.len
+    }
+
+    /// Bytes of data as they are on disk.
+    pub fn stored_bytes(&self) -> u64 {
+        self.data.stored_len
     }
 
     pub fn encoding_stats(&self) -> EncodingStats {

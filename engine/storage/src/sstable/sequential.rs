@@ -9,10 +9,12 @@ use super::cursor::{DataCursor, PartitionCursor};
 use super::index::{Promoted, read_entry_head};
 use super::reader::Sstable;
 use super::unfiltered;
+#[cfg(test)]
+use crate::Partition;
 use crate::cache::BLOCK;
 use crate::data::codec::Reader;
 use crate::memtable::Part;
-use crate::{Bytes, Error, Partition};
+use crate::{Bytes, Error};
 
 /// All partitions in order, past the cache: for compaction.
 ///
@@ -24,8 +26,27 @@ pub(crate) struct Sequential {
 }
 
 impl Sequential {
+    #[cfg(test)]
     pub fn new(sstable: Rc<Sstable>) -> Self {
         Self { data: Some(DataCursor::new(sstable, 0, None, true)), partition: None, last: None }
+    }
+
+    /// At the first partition that the SSTable still has.
+    pub async fn remaining(sstable: Rc<Sstable>) -> Result<Self, Error> {
+        let start = match sstable.standing.from {
+            None => 0,
+            Some(_) => {
+                let cursor = IndexCursor::seek(sstable.clone(), Token::MIN, None).await?;
+                cursor.head().map_or(sstable.data.len, |head| head.position)
+            }
+        };
+        Ok(Self { data: Some(DataCursor::new(sstable, start, None, true)), partition: None, last: None })
+    }
+
+    /// Place in the data; 0 behind its end.
+    pub fn position(&self) -> u64 {
+        let data = self.data.as_ref().or(self.partition.as_ref().map(|cursor| &cursor.data));
+        data.map_or(0, DataCursor::position)
     }
 
     /// Goes on to the next partition; what is left of the last one is read and dropped.
@@ -63,6 +84,7 @@ impl Sequential {
     }
 
     /// The next partition, whole.
+    #[cfg(test)]
     pub async fn next(&mut self) -> Result<Option<(Token, Partition)>, Error> {
         let Some((token, _)) = self.next_key().await? else { return Ok(None) };
         Ok(self.next_part(usize::MAX).await?.map(|part| (token, part.partition)))
@@ -101,6 +123,10 @@ impl IndexEntry {
 impl IndexCursor {
     /// Before the first key behind `(token, key)`; without a key, behind the whole token.
     pub async fn seek(sstable: Rc<Sstable>, token: Token, key: Option<&[u8]>) -> Result<Self, Error> {
+        let (token, key) = match sstable.standing.from {
+            Some(from) if token < from => (Token(from.0.saturating_sub(1)), None),
+            _ => (token, key),
+        };
         let position = sstable.summary.seek(token);
         let mut cursor = Self { sstable, position, window: Bytes::default(), at: 0, head: None };
         loop {

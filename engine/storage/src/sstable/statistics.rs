@@ -289,12 +289,27 @@ impl Collector {
 }
 
 /// What compaction and reads need to know of an SSTable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub min_timestamp: i64,
     pub max_timestamp: i64,
     /// As far as the size classes tell when it was read from a file.
     pub partitions: u64,
+    /// When the last thing in it is, or will have been, deleted; [`NEVER_S`] when something in it has no end.
+    pub max_local_deletion_s: u32,
+    /// Tombstones, and what expires, by when: ascending.
+    pub tombstones: Vec<(u32, u64)>,
+    pub cells: u64,
+    pub rows: u64,
+    pub level: u32,
+}
+
+impl Figures {
+    /// Tombstones that may go, per cell: about, as bins are wide (`SSTableReader.getEstimatedDroppableTombstoneRatio`).
+    pub fn droppable_ratio(&self, gc_before_s: u32) -> f64 {
+        let droppable: u64 = self.tombstones.iter().filter(|(at, _)| *at < gc_before_s).map(|(_, count)| count).sum();
+        droppable as f64 / self.cells.max(1) as f64
+    }
 }
 
 /// Reads a whole `Statistics.db`.
@@ -331,7 +346,31 @@ fn read_figures(reader: &mut Reader<'_>) -> Result<Figures, crate::Malformed> {
     reader.bytes(12, "commit log position")?;
     let min_timestamp = i64::from_be_bytes(reader.array("timestamp")?);
     let max_timestamp = i64::from_be_bytes(reader.array("timestamp")?);
-    Ok(Figures { min_timestamp, max_timestamp, partitions })
+    reader.u32("local deletion time")?;
+    let max_local_deletion_s = match reader.u32("local deletion time")? {
+        never if never >= i32::MAX as u32 => NEVER_S,
+        local_s => local_s,
+    };
+    reader.bytes(4 + 4 + 8, "times to live and compression ratio")?;
+    reader.u32("bins")?;
+    let mut tombstones = Vec::new();
+    for _ in 0..reader.u32("bins")? {
+        let at = f64::from_bits(u64::from_be_bytes(reader.array("bin")?));
+        // Saturates where a bin lies outside of what a time can be.
+        tombstones.push((at as u32, u64::from_be_bytes(reader.array("bin")?)));
+    }
+    let level = reader.u32("level")?;
+    reader.bytes(8, "repaired at")?;
+    for _ in 0..2 {
+        for _ in 0..reader.u32("clustering")? {
+            let len = u16::from_be_bytes(reader.array("clustering")?);
+            reader.bytes(usize::from(len), "clustering")?;
+        }
+    }
+    reader.bytes(1, "legacy counter shards")?;
+    let cells = u64::from_be_bytes(reader.array("cells")?);
+    let rows = u64::from_be_bytes(reader.array("rows")?);
+    Ok(Figures { min_timestamp, max_timestamp, partitions, max_local_deletion_s, tombstones, cells, rows, level })
 }
 
 #[cfg(test)]
@@ -362,8 +401,13 @@ mod tests {
         assert!(collector.tombstones.bins.len() <= BINS_MAX);
         let header = Header::of(&table, EncodingStats::NONE);
         let bytes = collector.encode(&header, 0.01, None);
-        let expect = Figures { min_timestamp: 0, max_timestamp: 999, partitions: 1000 };
-        assert_eq!(decode(&bytes, &table).unwrap(), (header, expect));
+        let (read, figures) = decode(&bytes, &table).unwrap();
+        assert_eq!(read, header);
+        assert_eq!((figures.min_timestamp, figures.max_timestamp, figures.partitions), (0, 999, 1000));
+        assert_eq!((figures.max_local_deletion_s, figures.cells, figures.level), (99_900, 1000, 0));
+        assert_eq!(figures.tombstones.iter().map(|(_, count)| count).sum::<u64>(), 1000);
+        let ratio = figures.droppable_ratio(50_000);
+        assert!((0.45..0.55).contains(&ratio), "{ratio}");
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len], &table).is_err() || len > bytes.len() - 1);
         }

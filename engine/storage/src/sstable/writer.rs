@@ -88,7 +88,6 @@ impl Writer {
     }
 
     /// The level that leveled compaction gives it.
-    #[allow(dead_code, reason = "no strategy has levels yet")]
     pub fn level(mut self, level: u32) -> Self {
         self.collector.level = level;
         self
@@ -100,7 +99,6 @@ impl Writer {
     }
 
     /// Bytes of data on disk so far.
-    #[allow(dead_code, reason = "no strategy splits its outputs yet")]
     pub fn stored_bytes(&self) -> u64 {
         self.data.stored_len()
     }

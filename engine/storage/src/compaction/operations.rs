@@ -1,0 +1,69 @@
+//! Operations on a table's SSTables that somebody asks for.
+
+use types::{TableId, Token};
+
+use super::picture::{Job, Kind};
+use super::running::{CompactionProgress, CompactionRecord};
+use crate::Error;
+use crate::storage::Storage;
+
+impl Storage {
+    /// A major compaction: of all that the table has, as its strategy has it (one SSTable, a level, one a window).
+    pub async fn compact(&self, table: TableId) -> Result<(), Error> {
+        self.compact_all(table, false).await
+    }
+
+    /// As [`Storage::compact`]; with `split`, several SSTables where it would be one.
+    pub async fn compact_all(&self, table: TableId, split: bool) -> Result<(), Error> {
+        let table = self.table(table)?;
+        let jobs = loop {
+            // What runs now would be left out.
+            let picture = table.picture();
+            if picture.sstables.iter().all(|candidate| !candidate.busy) {
+                break table.strategy(self.config()).major(&picture, split);
+            }
+            table.compacted.notified().await;
+        };
+        for job in jobs {
+            self.run_now(&table, &job, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the partitions whose tokens lie in none of the ranges `(start, end]`, which wrap around where start is
+    /// not before end.
+    pub async fn cleanup(&self, table: TableId, owned: &[(Token, Token)]) -> Result<(), Error> {
+        let table = self.table(table)?;
+        let is_owned = |token: Token| {
+            owned.iter().any(|(start, end)| match start < end {
+                true => *start < token && token <= *end,
+                false => *start < token || token <= *end,
+            })
+        };
+        let all: Vec<u64> = table.sstables.borrow().iter().map(|sstable| sstable.generation).collect();
+        for generation in all {
+            let standing = table.sstables.borrow().iter().find(|s| s.generation == generation).map(|s| s.standing);
+            // Compacted away meanwhile, with what it was for.
+            let Some(standing) = standing else { continue };
+            let job = Job::new(Kind::Cleanup, [generation], standing.level, u64::MAX);
+            self.run_now(&table, &job, Some(&is_owned)).await?;
+        }
+        Ok(())
+    }
+
+    /// What is being done to SSTables now.
+    pub fn compactions(&self) -> Vec<CompactionProgress> {
+        self.compactions.progress()
+    }
+
+    /// What was done since the start, the oldest first; not more than some hundreds of entries.
+    pub fn compaction_history(&self) -> Vec<CompactionRecord> {
+        self.compactions.history()
+    }
+
+    /// Stops what is being done to a table's SSTables, or to all; says how many that were. What has been published
+    /// stays, nothing is lost.
+    pub fn stop_compactions(&self, table: Option<TableId>) -> usize {
+        self.compactions.cancel(table)
+    }
+}

@@ -1,0 +1,119 @@
+//! What a strategy sees and what it says: a picture of a table's SSTables in, a job out. Pure.
+
+use std::collections::BTreeMap;
+
+use types::Token;
+
+use crate::sstable::Standing;
+
+/// One SSTable in figures.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub generation: u64,
+    /// Of data, as they are on disk.
+    pub bytes: u64,
+    pub standing: Standing,
+    pub first: Token,
+    pub last: Token,
+    pub min_timestamp: i64,
+    pub max_timestamp: i64,
+    /// `NEVER_S` when something in it has no end.
+    pub max_local_deletion_s: u32,
+    /// Tombstones past their grace per cell, about.
+    pub droppable: f64,
+    /// A compaction is reading it now.
+    pub busy: bool,
+}
+
+impl Candidate {
+    pub fn overlaps(&self, other: &Candidate) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// A table's SSTables, by generation, at a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Picture {
+    pub sstables: Vec<Candidate>,
+    pub now_s: u32,
+    /// What was deleted before then may be forgotten: now less `gc_grace_seconds`.
+    pub gc_before_s: u32,
+    /// The least timestamp in any memtable; `i64::MAX` when they are empty.
+    pub memtable_min_timestamp: i64,
+}
+
+impl Picture {
+    pub fn idle(&self) -> impl Iterator<Item = &Candidate> {
+        self.sstables.iter().filter(|candidate| !candidate.busy)
+    }
+
+    /// SSTables of each run that none is busy of, by the run.
+    pub fn idle_runs(&self) -> BTreeMap<u64, Vec<&Candidate>> {
+        let mut runs: BTreeMap<u64, Vec<&Candidate>> = BTreeMap::new();
+        for candidate in &self.sstables {
+            runs.entry(candidate.standing.run).or_default().push(candidate);
+        }
+        runs.retain(|_, members| members.iter().all(|member| !member.busy));
+        runs
+    }
+}
+
+/// Why a compaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The strategy wants fewer, or better placed, SSTables.
+    Compaction,
+    /// What has expired as a whole is removed unread.
+    Expired,
+    /// An SSTable is rewritten for the tombstones that it can lose.
+    Tombstones,
+    /// An SSTable goes a level up as it is.
+    Level,
+    /// All of a table at once, because somebody asked.
+    Major,
+    /// Without the partitions that are not this shard's or node's.
+    Cleanup,
+    /// Without what is damaged.
+    Scrub,
+    /// Each SSTable without what others shadow.
+    GarbageCollection,
+    /// Only reading.
+    Verify,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Compaction => "compaction",
+            Kind::Expired => "expired",
+            Kind::Tombstones => "tombstone-compaction",
+            Kind::Level => "level",
+            Kind::Major => "major",
+            Kind::Cleanup => "cleanup",
+            Kind::Scrub => "scrub",
+            Kind::GarbageCollection => "garbage-collection",
+            Kind::Verify => "verify",
+        }
+    }
+}
+
+/// What to compact, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub kind: Kind,
+    /// Generations, ascending.
+    pub inputs: Vec<u64>,
+    /// Of the outputs.
+    pub level: u32,
+    /// An output ends with the partition that reaches this; `u64::MAX`: one output.
+    pub split_bytes: u64,
+}
+
+impl Job {
+    pub fn new(kind: Kind, inputs: impl IntoIterator<Item = u64>, level: u32, split_bytes: u64) -> Self {
+        let mut inputs: Vec<u64> = inputs.into_iter().collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        Self { kind, inputs, level, split_bytes }
+    }
+}
