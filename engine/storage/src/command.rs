@@ -17,13 +17,26 @@ pub struct ReadCommand {
     pub reverse: bool,
     /// How many live rows are enough; what lies between them comes along.
     pub limit_rows: usize,
+    /// Memory of rows beyond which the answer is cut short, after one row at least. See `Storage::read_page`.
+    pub limit_bytes: usize,
     pub now_s: u32,
+    /// Neither look into the row cache nor put anything there: CQL's `BYPASS CACHE`.
+    pub bypass_cache: bool,
 }
 
 impl ReadCommand {
     /// All of a partition.
     pub fn partition(table: TableId, key: impl Into<Bytes>, now_s: u32) -> Self {
-        Self { table, key: key.into(), slices: Vec::new(), reverse: false, limit_rows: usize::MAX, now_s }
+        Self {
+            table,
+            key: key.into(),
+            slices: Vec::new(),
+            reverse: false,
+            limit_rows: usize::MAX,
+            limit_bytes: usize::MAX,
+            now_s,
+            bypass_cache: false,
+        }
     }
 }
 
@@ -40,5 +53,22 @@ pub struct ScanCommand {
     pub slices: Vec<Slice>,
     /// How many live rows over all partitions are enough; a partition with only a live static row counts as one.
     pub limit_rows: usize,
+    /// Memory of rows beyond which the answer ends, in the middle of a partition if need be.
+    pub limit_bytes: usize,
     pub now_s: u32,
+}
+
+impl ScanCommand {
+    /// All of a table.
+    pub fn all(table: TableId, now_s: u32) -> Self {
+        Self {
+            table,
+            tokens: (Token(i64::MIN), Token(i64::MIN)),
+            after: None,
+            slices: Vec::new(),
+            limit_rows: usize::MAX,
+            limit_bytes: usize::MAX,
+            now_s,
+        }
+    }
 }

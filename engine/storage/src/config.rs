@@ -31,8 +31,10 @@ pub struct Config {
     pub compaction_mb_per_s: Option<f64>,
     /// Bytes of rows for which a wide partition's own index has an entry (Cassandra's `column_index_size`).
     pub column_index_bytes: u64,
-    /// Bytes of cached index and data blocks.
+    /// Bytes of all that is cached of SSTables: partitions, index blocks, data blocks.
     pub cache_bytes: u64,
+    /// The part of `cache_bytes` that index blocks may take. What they leave is for partitions.
+    pub index_cache_fraction: f64,
     /// Whether compaction runs by itself.
     pub auto_compaction: bool,
     /// What stands for the default `min_sstable_size` of 50 MiB; the other sizes that compaction strategies have in MiB
@@ -60,6 +62,7 @@ impl Config {
             compaction_mb_per_s: None,
             column_index_bytes: 64 << 10,
             cache_bytes: 256 << 20,
+            index_cache_fraction: 0.5,
             auto_compaction: true,
             compaction_small_bytes: 50 << 20,
             compaction_jobs_max: 4,

@@ -5,7 +5,8 @@ use std::rc::{Rc, Weak};
 use reactor::{Group, Work};
 use types::Token;
 
-use crate::sstable::{Sstable, Standing, Writer, remove_files};
+use crate::memtable::Memtable;
+use crate::sstable::{KeyHash, Sstable, Standing, Writer, remove_files};
 use crate::storage::{Signals, Storage};
 use crate::table::{SharedMemtable, Table, add};
 use crate::{Bytes, Error};
@@ -125,12 +126,55 @@ impl Storage {
             wanted.then(|| (now.iter().cloned().chain(sstable.clone()).collect(), upto))
         });
         if published.await? {
-            // In the turn in which the new file became visible: see `RowCache`.
-            self.forget_rows(table, &memtable.borrow());
+            update_row_cache(table, memtable, generation).await?;
             add(&table.counts.flushes, 1);
         } else if let Some(sstable) = sstable {
             sstable.remove().await?;
         }
         Ok(())
     }
+}
+
+/// The memtable's partitions go over into the row cache; readers see both until this is done. Only then may the
+/// memtable be let go.
+async fn update_row_cache(table: &Table, memtable: &SharedMemtable, generation: u64) -> Result<(), Error> {
+    let name = table.rows_name.get();
+    let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
+    let mut room = table.rows.room_for_new();
+    // Truncated meanwhile: there is nothing to keep.
+    while table.rows.is_on() && table.rows_name.get() == name {
+        let next = update_some(table, &memtable.borrow(), generation, &place, &mut room)?;
+        let Some(next) = next else { return Ok(()) };
+        place = next;
+        reactor::time::yield_now().await;
+    }
+    Ok(())
+}
+
+/// The partitions behind `place`, some of them. Where to go on; `None` behind the last.
+fn update_some(
+    table: &Table,
+    memtable: &Memtable,
+    generation: u64,
+    place: &(Token, Option<Bytes>),
+    room: &mut u64,
+) -> Result<Option<(Token, Option<Bytes>)>, Error> {
+    let mut last = None;
+    for (token, stored) in memtable.range_after(place.0, place.1.as_deref()).take(PARTITIONS_AT_ONCE) {
+        let bytes = stored.len_bytes() as u64;
+        reactor::charge(Work::MemtableInsert, bytes);
+        let elsewhere = || {
+            let hash = KeyHash::of(stored.key());
+            let may_have = |other: &Rc<Sstable>| other.generation != generation && other.may_contain(token, hash);
+            table.sstables.borrow().iter().any(may_have)
+        };
+        let may_add = || {
+            let may = *room > bytes && !elsewhere();
+            *room -= if may { bytes } else { 0 };
+            may
+        };
+        table.rows.update(table.rows_name.get(), token, stored, &memtable.def, may_add)?;
+        last = Some((token, Some(Bytes::copy_from(stored.key()))));
+    }
+    Ok(last)
 }

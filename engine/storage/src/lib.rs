@@ -41,6 +41,7 @@ pub use data::{
     Malformed, Mutation, NEVER_S, Partition, RangeTombstone, Row, Slice, Stamp, counter, expiry_s,
 };
 pub use error::Error;
+pub use read::Page;
 pub use sstable::{Compression, Compressor};
 pub use stats::{CacheStats, CommitlogStats, Stats, TableStats};
 pub use storage::Storage;

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use types::{TableDef, Token};
 
 use crate::data::behind;
-use crate::read::{PartitionRead, Source};
+use crate::read::{Page, PartitionRead, Source};
 use crate::sstable::{IndexCursor, PartitionCursor, Sstable};
 use crate::table::{SharedMemtable, Table};
-use crate::{Bytes, Error, Partition, ScanCommand, Slice};
+use crate::{Bytes, Error, Partition, Row, ScanCommand, Slice};
 
 /// The places, as they were when the scan began.
 struct Scan<'a> {
@@ -16,8 +16,9 @@ struct Scan<'a> {
     command: &'a ScanCommand,
     memtables: Vec<SharedMemtable>,
     sstables: Vec<Rc<Sstable>>,
-    /// Live rows still wanted.
+    /// Live rows still wanted, and memory for rows.
     left: usize,
+    left_bytes: usize,
     answer: Vec<Partition>,
 }
 
@@ -29,7 +30,7 @@ struct Place {
 
 const LAST: Token = Token(i64::MAX);
 
-pub(crate) async fn scan(table: &Table, command: &ScanCommand) -> Result<(Vec<Partition>, bool), Error> {
+pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Vec<Partition>, bool), Error> {
     let def = table.def();
     let mut scan = Scan {
         def: &def,
@@ -37,6 +38,7 @@ pub(crate) async fn scan(table: &Table, command: &ScanCommand) -> Result<(Vec<Pa
         memtables: table.memtables(),
         sstables: table.sstables.borrow().clone(),
         left: command.limit_rows.max(1),
+        left_bytes: command.limit_bytes.max(1),
         answer: Vec::new(),
     };
     let (start, end) = command.tokens;
@@ -58,15 +60,16 @@ pub(crate) async fn scan(table: &Table, command: &ScanCommand) -> Result<(Vec<Pa
             if let Some(row) = row {
                 // The rest of the partition that the last page ended in.
                 let slices = behind(&command.slices, row, &def);
-                if let Some(mut partition) = scan.read_again(table, start, &key, &slices).await? {
+                let mut page = scan.read_again(table, start, &key, &slices).await?;
+                if let Some(partition) = &mut page.partition {
                     // The static row was told with the first page.
                     partition.static_row = None;
-                    scan.take(partition);
                 }
+                scan.take(page);
             }
             place.key = Some(key);
         }
-        if scan.left == 0 || scan.range(place, end).await? {
+        if scan.is_full() || scan.range(place, end).await? {
             return Ok((scan.answer, true));
         }
     }
@@ -74,28 +77,41 @@ pub(crate) async fn scan(table: &Table, command: &ScanCommand) -> Result<(Vec<Pa
 }
 
 impl Scan<'_> {
-    fn take(&mut self, partition: Partition) {
+    fn take(&mut self, page: Page) {
+        let Some(partition) = page.partition else { return };
         let now_s = self.command.now_s;
         let rows = partition.live_rows(now_s).count();
         self.left -= rows.max(usize::from(partition.has_live_static(now_s))).min(self.left);
+        let bytes: usize = partition.rows.iter().chain(&partition.static_row).map(Row::memory_bytes).sum();
+        let bytes = bytes + size_of::<Partition>() + partition.key.len();
+        self.left_bytes = if page.more { 0 } else { self.left_bytes.saturating_sub(bytes) };
         self.answer.push(partition);
+    }
+
+    /// The last partition may have more rows, if not another one follows.
+    fn is_full(&self) -> bool {
+        self.left == 0 || self.left_bytes == 0
     }
 
     fn read<'b>(&'b self, token: Token, key: &'b Bytes, slices: &'b [Slice]) -> PartitionRead<'b> {
         let (def, now_s) = (self.def, self.command.now_s);
-        PartitionRead { def, token, key, slices, reverse: false, limit_rows: self.left, now_s }
+        PartitionRead {
+            def,
+            token,
+            key,
+            slices,
+            reverse: false,
+            limit_rows: self.left,
+            limit_bytes: self.left_bytes,
+            now_s,
+            bypass_cache: true,
+        }
     }
 
-    async fn read_again(
-        &self,
-        table: &Table,
-        token: Token,
-        key: &Bytes,
-        slices: &[Slice],
-    ) -> Result<Option<Partition>, Error> {
+    async fn read_again(&self, table: &Rc<Table>, token: Token, key: &Bytes, slices: &[Slice]) -> Result<Page, Error> {
         let read = self.read(token, key, slices);
-        let sources = read.sources(table, None).await?;
-        read.run(sources).await
+        let sources = read.sources(table).await?;
+        read.page(sources).await
     }
 
     /// Whether there may be more in the range when enough has been taken.
@@ -129,12 +145,10 @@ impl Scan<'_> {
                 let data = PartitionCursor::new(cursor.sstable.clone(), key.clone(), place);
                 sources.push(Source::Sstable(Box::new(data)));
             }
-            if let Some(partition) = self.read(token, &key, &self.command.slices).run(sources).await? {
-                self.take(partition);
-                // This partition may have more rows, if not another one follows.
-                if self.left == 0 {
-                    return Ok(true);
-                }
+            let page = self.read(token, &key, &self.command.slices).page(sources).await?;
+            self.take(page);
+            if self.is_full() {
+                return Ok(true);
             }
             place = Place { token, key: Some(key) };
         }

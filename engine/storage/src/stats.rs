@@ -9,8 +9,10 @@ use types::TableId;
 pub struct Stats {
     pub tables: BTreeMap<TableId, TableStats>,
     pub commitlog: CommitlogStats,
-    /// Blocks of files.
+    /// Blocks of data.
     pub cache: CacheStats,
+    /// Blocks of indexes.
+    pub index_cache: CacheStats,
     /// Merged partitions.
     pub rows: CacheStats,
     /// Bytes of all memtables, those being flushed included.

@@ -17,14 +17,10 @@ use crate::data::codec::Checked;
 use crate::data::{MutationHead, check_partition};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
-use crate::read::PartitionRead;
-use crate::row_cache::RowCache;
+use crate::read::{Page, PartitionRead};
 use crate::sstable::Sstable;
 use crate::table::{Table, add};
-use crate::{Bytes, Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
-
-/// The part of the cache that is for merged partitions; the rest is for files' blocks, indexes among them.
-const ROW_CACHE_SHARE: (u64, u64) = (3, 4);
+use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
 
 /// One shard's tables on one shard's disks.
 pub struct Storage {
@@ -32,7 +28,6 @@ pub struct Storage {
     tables: RefCell<HashMap<TableId, Rc<Table>>>,
     log: Rc<CommitLog>,
     cache: Rc<BlockCache>,
-    rows: RowCache,
     /// Bytes of active memtables, and of those being flushed.
     active_bytes: Cell<usize>,
     flushing_bytes: Cell<usize>,
@@ -83,9 +78,7 @@ impl Storage {
         folders::create(&config.data_dir).await?;
         folders::create(&config.commitlog_dir).await?;
         folders::check_shards(&config).await?;
-        let rows = RowCache::new(config.cache_bytes * ROW_CACHE_SHARE.0 / ROW_CACHE_SHARE.1);
-        let cache =
-            Rc::new(BlockCache::new(config.cache_bytes - config.cache_bytes * ROW_CACHE_SHARE.0 / ROW_CACHE_SHARE.1));
+        let cache = Rc::new(BlockCache::new(config.cache_bytes, config.index_cache_fraction));
         let mut opened = HashMap::default();
         for def in tables {
             let id = def.id;
@@ -97,7 +90,6 @@ impl Storage {
             config,
             tables: RefCell::new(opened),
             cache,
-            rows,
             active_bytes: Cell::new(0),
             flushing_bytes: Cell::new(0),
             room: Notify::new(),
@@ -352,6 +344,12 @@ impl Storage {
     /// The wanted part of a partition, with the tombstones that matter for reconciliation between replicas; `None`
     /// when there is nothing at all. What deletions shadow is gone already.
     pub async fn read(&self, command: ReadCommand) -> Result<Option<Partition>, Error> {
+        Ok(self.read_page(command).await?.partition)
+    }
+
+    /// As [`read`](Self::read), and whether there may be more behind the last row: with `limit_bytes` an answer may be
+    /// short of rows.
+    pub async fn read_page(&self, command: ReadCommand) -> Result<Page, Error> {
         let table = self.table(command.table)?;
         add(&table.counts.reads, 1);
         let def = table.def();
@@ -362,13 +360,15 @@ impl Storage {
             slices: &command.slices,
             reverse: command.reverse,
             limit_rows: command.limit_rows,
+            limit_bytes: command.limit_bytes,
             now_s: command.now_s,
+            bypass_cache: command.bypass_cache,
         };
-        if let Some(answer) = read.in_memory(&table, &self.rows)? {
+        if let Some(answer) = read.in_memory(&table)? {
             return Ok(answer);
         }
         // What is read here is seldom; in the caller's future it would make every read larger.
-        Box::pin(async { read.run(read.sources(&table, Some(&self.rows)).await?).await }).await
+        Box::pin(async { read.page(read.sources(&table).await?).await }).await
     }
 
     /// Partitions in token order, and whether there may be more behind them.
@@ -399,7 +399,8 @@ impl Storage {
         let mut stats = Stats {
             commitlog: self.log.stats(),
             cache: self.cache.stats(),
-            rows: self.rows.stats(),
+            index_cache: self.cache.index_stats(),
+            rows: self.cache.rows.stats(),
             memtable_bytes: (self.active_bytes.get() + self.flushing_bytes.get()) as u64,
             writes_blocked: self.writes_blocked.get(),
             ..Stats::default()
@@ -459,13 +460,6 @@ impl Storage {
 
     pub(crate) fn log(&self) -> &CommitLog {
         &self.log
-    }
-
-    /// Takes a flushed memtable's partitions out of the row cache.
-    pub(crate) fn forget_rows(&self, table: &Table, memtable: &Memtable) {
-        for (_, stored) in memtable.range_after(Token(i64::MIN), None) {
-            self.rows.remove(table.rows_name.get(), &Bytes::copy_from(stored.key()));
-        }
     }
 
     pub(crate) fn cache(&self) -> &Rc<BlockCache> {

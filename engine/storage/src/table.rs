@@ -15,6 +15,7 @@ use crate::compaction::picture::{Candidate, Picture};
 use crate::compaction::strategy::{Memory, Strategy};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
+use crate::row_cache::RowCache;
 use crate::sstable::{self, Sstable};
 use crate::{Config, Error};
 
@@ -38,7 +39,8 @@ pub(crate) struct Table {
     /// Counts the changes of `sstables`: what was read from an older set may be out of date.
     pub version: Cell<u64>,
     /// Name of the table's partitions in the row cache.
-    pub rows_name: Cell<u64>,
+    pub rows_name: Cell<u32>,
+    pub rows: Rc<RowCache>,
     /// Generations that a compaction is reading.
     pub compacting: RefCell<BTreeSet<u64>>,
     /// A compaction of the table has ended.
@@ -81,7 +83,7 @@ pub(crate) fn add(counter: &Cell<u64>, n: u64) {
 }
 
 impl Table {
-    pub fn new(def: Arc<TableDef>, data_dir: &str) -> Self {
+    pub fn new(def: Arc<TableDef>, data_dir: &str, rows: Rc<RowCache>) -> Self {
         let folder = format!("{data_dir}/{}/{}-{:032x}", def.keyspace, def.name, def.id.0);
         Self {
             active: RefCell::new(Rc::new(RefCell::new(Memtable::new(def.clone())))),
@@ -93,7 +95,8 @@ impl Table {
             next_generation: Cell::new(1),
             publishing: Semaphore::new(1),
             version: Cell::new(0),
-            rows_name: Cell::new(0),
+            rows_name: Cell::new(rows.name_table()),
+            rows,
             compacting: RefCell::default(),
             compacted: Notify::new(),
             memory: RefCell::default(),
@@ -138,8 +141,7 @@ impl Table {
 impl Table {
     /// Opens what the manifest names; removes this shard's other files.
     pub async fn open(config: &Config, def: Arc<TableDef>, cache: &Rc<BlockCache>) -> Result<Rc<Self>, Error> {
-        let table = Self::new(def, &config.data_dir);
-        table.rows_name.set(cache.name_file());
+        let table = Self::new(def, &config.data_dir, cache.rows.clone());
         crate::folders::create(&table.folder).await?;
         let manifest = Manifest::load(&table.folder, config.shard).await?;
         table.flushed_upto.set(manifest.flushed_upto);
@@ -173,7 +175,7 @@ impl Table {
     /// Forgets the table's cached partitions: they are never found under the new name.
     pub fn rename_rows(&self) {
         self.version.set(self.version.get() + 1);
-        self.rows_name.set(self.rows_name.get() + (1 << 32));
+        self.rows_name.set(self.rows.name_table());
     }
 
     /// A generation that this shard has never used.

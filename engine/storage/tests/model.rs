@@ -1,5 +1,8 @@
 //! Random operations against a model that knows nothing of how storage works: a list of everything that was written,
-//! searched from end to end for each cell.
+//! searched from end to end for each cell. Each history runs with caches of several sizes, and each read is done with
+//! the row cache, past it and in pages: all must give what the model says.
+//!
+//! `ORRERY_MODEL_CASES=100000` is the long form.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,34 +11,74 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{clustering, config, encode, read_all, table};
+use common::{clustering, config, encode, table};
 use proptest::prelude::*;
 use storage::{Bound, Cell, DeletionTime, Liveness, Partition, RangeTombstone, ReadCommand, Row, Slice, Storage};
 use types::TableDef;
 
 /// Far enough in the future that no tombstone is purged: a purged one could not be told from the model's.
 const LOCAL_S: u32 = 2_000_000_000;
+/// When it is read.
+const NOW_S: u32 = LOCAL_S + 10;
 
 const KEYS: u8 = 4;
 const ROWS: i32 = 40;
 
 #[derive(Clone, Debug)]
 enum Write {
-    Row { row: i32, marker: bool, column: u16, value: u8 },
-    Wide { from: i32, to: i32, value: u8 },
-    DeleteCell { row: i32, column: u16 },
-    DeleteRow { row: i32 },
-    DeleteRange { start: i32, start_inclusive: bool, end: i32, end_inclusive: bool },
+    Row {
+        row: i32,
+        marker: bool,
+        column: u16,
+        value: u8,
+    },
+    Wide {
+        from: i32,
+        to: i32,
+        value: u8,
+    },
+    /// Expired when it is read, or not.
+    Expiring {
+        row: i32,
+        column: u16,
+        value: u8,
+        expired: bool,
+    },
+    DeleteCell {
+        row: i32,
+        column: u16,
+    },
+    DeleteRow {
+        row: i32,
+    },
+    DeleteRange {
+        start: i32,
+        start_inclusive: bool,
+        end: i32,
+        end_inclusive: bool,
+    },
     DeletePartition,
-    Static { value: u8 },
+    Static {
+        value: u8,
+    },
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Write { key: u8, timestamp: i64, write: Write },
+    Read { key: u8, read: Read },
     Flush,
     Compact,
     Reopen,
+}
+
+#[derive(Clone, Debug)]
+struct Read {
+    /// Rows from and to, both with; none is all.
+    slices: Vec<(i32, i32)>,
+    reverse: bool,
+    limit: usize,
+    bypass: bool,
 }
 
 fn write() -> impl Strategy<Value = Write> {
@@ -45,6 +88,8 @@ fn write() -> impl Strategy<Value = Write> {
             .prop_map(|(row, marker, column, value)| Write::Row { row, marker, column, value }),
         1 => (row.clone(), row.clone(), any::<u8>())
             .prop_map(|(a, b, value)| Write::Wide { from: a.min(b), to: a.max(b), value }),
+        2 => (row.clone(), 0..2u16, any::<u8>(), any::<bool>())
+            .prop_map(|(row, column, value, expired)| Write::Expiring { row, column, value, expired }),
         1 => (row.clone(), 0..2u16).prop_map(|(row, column)| Write::DeleteCell { row, column }),
         1 => row.clone().prop_map(|row| Write::DeleteRow { row }),
         2 => (row.clone(), any::<bool>(), row, any::<bool>()).prop_map(|(a, start_inclusive, b, end_inclusive)| {
@@ -58,14 +103,34 @@ fn write() -> impl Strategy<Value = Write> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => (0..KEYS, 0..30i64, write()).prop_map(|(key, timestamp, write)| Step::Write { key, timestamp, write }),
+        12 => (0..KEYS, read()).prop_map(|(key, read)| Step::Read { key, read }),
         2 => Just(Step::Flush),
         1 => Just(Step::Compact),
         1 => Just(Step::Reopen),
     ]
 }
 
-fn value(byte: u8) -> String {
-    format!("{byte:03}").repeat(usize::from(byte) % 40 + 1)
+fn read() -> impl Strategy<Value = Read> {
+    let slices = prop_oneof![
+        2 => Just(Vec::new()),
+        1 => prop::collection::btree_set(0..ROWS, 1..6).prop_map(|rows| rows.into_iter().map(|row| (row, row)).collect()),
+        2 => prop::collection::btree_set(0..ROWS, 2..7).prop_map(|ends| {
+            let ends: Vec<i32> = ends.into_iter().collect();
+            ends.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+        }),
+    ];
+    let limit = prop_oneof![Just(usize::MAX), 1..6usize];
+    (slices, any::<bool>(), limit, prop::bool::weighted(0.2)).prop_map(|(slices, reverse, limit, bypass)| Read {
+        slices,
+        reverse,
+        limit,
+        bypass,
+    })
+}
+
+/// Half of the partitions are small enough to be cached whole, half are cached in parts.
+fn value(key: u8, byte: u8) -> String {
+    format!("{byte:03}").repeat((usize::from(byte) % 40 + 1) * if key < KEYS / 2 { 1 } else { 12 })
 }
 
 fn deletion(timestamp: i64) -> DeletionTime {
@@ -74,7 +139,7 @@ fn deletion(timestamp: i64) -> DeletionTime {
 
 fn to_partition(key: u8, timestamp: i64, write: &Write) -> Partition {
     let mut partition = Partition::new(&[key]);
-    let live = |byte: u8| Cell::live(timestamp, value(byte).as_str());
+    let live = |byte: u8| Cell::live(timestamp, value(key, byte).as_str());
     match write {
         Write::Row { row, marker, column, value } => partition.rows.push(Row {
             marker: marker.then(|| Liveness::live(timestamp)),
@@ -84,6 +149,17 @@ fn to_partition(key: u8, timestamp: i64, write: &Write) -> Partition {
         Write::Wide { from, to, value } => partition
             .rows
             .extend((*from..=*to).map(|row| Row { cells: vec![(1, live(*value))], ..Row::new(clustering(row)) })),
+        Write::Expiring { row, column, value: byte, expired } => partition.rows.push(Row {
+            cells: vec![(
+                *column,
+                Cell {
+                    ttl_s: 60,
+                    local_deletion_s: expiry(*expired),
+                    ..Cell::live(timestamp, value(key, *byte).as_str())
+                },
+            )],
+            ..Row::new(clustering(*row))
+        }),
         Write::DeleteCell { row, column } => partition
             .rows
             .push(Row { cells: vec![(*column, Cell::tombstone(timestamp, LOCAL_S))], ..Row::new(clustering(*row)) }),
@@ -103,6 +179,16 @@ fn to_partition(key: u8, timestamp: i64, write: &Write) -> Partition {
         }
     }
     partition
+}
+
+enum Version {
+    Live(u8),
+    Expiring(u8, u32),
+    Tombstone,
+}
+
+fn expiry(expired: bool) -> u32 {
+    if expired { NOW_S - 5 } else { NOW_S + 100 }
 }
 
 /// What a reader sees of a row: whether it has a marker, its values.
@@ -131,14 +217,18 @@ impl Model {
         self.writes.iter().filter_map(deletes).max().unwrap_or(i64::MIN)
     }
 
-    /// The winner's value: the latest; of equals the tombstone, then the larger value.
-    fn winner(&self, key: u8, deleted: i64, pick: impl Fn(&Write) -> Option<Option<u8>>) -> Option<String> {
+    /// The winner's value: the latest; of equals the tombstone, then what expires, later first, then the larger value.
+    fn winner(&self, key: u8, deleted: i64, pick: impl Fn(&Write) -> Option<Version>) -> Option<String> {
         let all = self.writes.iter().filter(|(k, timestamp, _)| *k == key && *timestamp > deleted);
         let candidates = all.filter_map(|(_, timestamp, write)| {
-            let value = pick(write)?.map(value);
-            Some((*timestamp, value.is_none(), value))
+            Some(match pick(write)? {
+                Version::Live(byte) => (*timestamp, 0, 0, Some(value(key, byte))),
+                Version::Expiring(byte, local_s) => (*timestamp, 1, local_s, Some(value(key, byte))),
+                Version::Tombstone => (*timestamp, 2, LOCAL_S, None),
+            })
         });
-        candidates.max().and_then(|(.., value)| value)
+        let (_, rank, local_s, value) = candidates.max()?;
+        value.filter(|_| rank == 0 || local_s > NOW_S)
     }
 
     fn rows(&self, key: u8) -> Seen {
@@ -148,11 +238,16 @@ impl Model {
             let mut cells = BTreeMap::new();
             for column in 0..2 {
                 let winner = self.winner(key, deleted, |write| match write {
-                    Write::Row { row: r, column: c, value, .. } if (*r, *c) == (row, column) => Some(Some(*value)),
-                    Write::Wide { from, to, value } if column == 1 && (*from..=*to).contains(&row) => {
-                        Some(Some(*value))
+                    Write::Row { row: r, column: c, value, .. } if (*r, *c) == (row, column) => {
+                        Some(Version::Live(*value))
                     }
-                    Write::DeleteCell { row: r, column: c } if (*r, *c) == (row, column) => Some(None),
+                    Write::Expiring { row: r, column: c, value, expired } if (*r, *c) == (row, column) => {
+                        Some(Version::Expiring(*value, expiry(*expired)))
+                    }
+                    Write::Wide { from, to, value } if column == 1 && (*from..=*to).contains(&row) => {
+                        Some(Version::Live(*value))
+                    }
+                    Write::DeleteCell { row: r, column: c } if (*r, *c) == (row, column) => Some(Version::Tombstone),
                     _ => None,
                 });
                 cells.extend(winner.map(|value| (column, value)));
@@ -171,7 +266,7 @@ impl Model {
     fn static_value(&self, key: u8) -> Option<String> {
         let deleted = self.deleted_upto(key, None);
         self.winner(key, deleted, |write| match write {
-            Write::Static { value } => Some(Some(*value)),
+            Write::Static { value } => Some(Version::Live(*value)),
             _ => None,
         })
     }
@@ -186,47 +281,96 @@ fn text(cell: &Cell) -> String {
 }
 
 fn seen(partition: &Partition) -> (Seen, Option<String>) {
-    let rows = partition.live_rows(0).map(|row| {
-        let cells = row.cells.iter().filter(|(_, cell)| cell.is_live(0)).map(|(column, cell)| (*column, text(cell)));
-        (number(row), (row.marker.is_some(), cells.collect()))
+    let rows = partition.live_rows(NOW_S).map(|row| {
+        let cells = row.cells.iter().filter(|(_, cell)| cell.is_live(NOW_S));
+        (number(row), (row.marker.is_some(), cells.map(|(column, cell)| (*column, text(cell))).collect()))
     });
     let cell = partition.static_row.as_ref().and_then(|row| row.cell(0));
-    (rows.collect(), cell.filter(|cell| cell.is_live(0)).map(text))
+    (rows.collect(), cell.filter(|cell| cell.is_live(NOW_S)).map(text))
+}
+
+/// Every other end excludes its row, and lies one further out.
+fn slices(read: &Read) -> Vec<Slice> {
+    let slice = |(at, (from, to)): (usize, &(i32, i32))| {
+        if at % 2 == 0 {
+            Slice { start: Bound::inclusive(clustering(*from)), end: Bound::inclusive(clustering(*to)) }
+        } else {
+            Slice { start: Bound::exclusive(clustering(*from - 1)), end: Bound::exclusive(clustering(*to + 1)) }
+        }
+    };
+    read.slices.iter().enumerate().map(slice).collect()
+}
+
+fn expected(model: &Model, key: u8, read: &Read) -> Seen {
+    let inside = |row: &i32| read.slices.is_empty() || read.slices.iter().any(|(a, b)| (a..=b).contains(&row));
+    let rows = model.rows(key).into_iter().filter(|(row, _)| inside(row));
+    if read.reverse { rows.rev().take(read.limit).collect() } else { rows.take(read.limit).collect() }
+}
+
+async fn check_read(storage: &Storage, def: &TableDef, model: &Model, key: u8, read: &Read) {
+    let command = ReadCommand {
+        slices: slices(read),
+        reverse: read.reverse,
+        limit_rows: read.limit,
+        bypass_cache: read.bypass,
+        ..ReadCommand::partition(def.id, &[key], NOW_S)
+    };
+    let answer = storage.read(command.clone()).await.unwrap().unwrap_or_default();
+    let (rows, static_value) = seen(&answer);
+    assert_eq!(rows, expected(model, key, read), "key {key}, {read:?}");
+    assert_eq!(static_value, model.static_value(key), "static of key {key}");
+
+    // In pages of few bytes.
+    let mut paged = Seen::new();
+    let mut command = ReadCommand { limit_bytes: 1500, ..command };
+    loop {
+        let page = storage.read_page(command.clone()).await.unwrap();
+        let partition = page.partition.unwrap_or_default();
+        let bytes: usize = partition.rows.iter().flat_map(|row| &row.cells).map(|(_, cell)| text_len(cell)).sum();
+        assert!(bytes < 1500 + 2 * 1440, "a page of {bytes} bytes");
+        let (rows, _) = seen(&partition);
+        command.limit_rows -= if command.limit_rows == usize::MAX { 0 } else { rows.len() };
+        paged.extend(rows);
+        if !page.more || command.limit_rows == 0 {
+            break;
+        }
+        let last = if read.reverse { partition.rows.first() } else { partition.rows.last() };
+        let last = last.expect("a page with more behind it has rows").clustering.clone();
+        let all = if command.slices.is_empty() { vec![Slice::all()] } else { command.slices };
+        command.slices = all.iter().filter_map(|slice| slice.behind(&last, read.reverse, def)).collect();
+        if command.slices.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(paged, expected(model, key, read), "key {key}, paged, {read:?}");
+}
+
+fn text_len(cell: &Cell) -> usize {
+    cell.value.as_ref().map_or(0, |value| value.len())
 }
 
 async fn compare(storage: &Storage, def: &TableDef, model: &Model) {
     let mut partitions = 0;
     for key in 0..KEYS {
-        let expect = model.rows(key);
-        let read = async |slices: Vec<Slice>, reverse: bool, limit_rows: usize| {
-            let command = ReadCommand { table: def.id, key: (&[key]).into(), slices, reverse, limit_rows, now_s: 0 };
-            storage.read(command).await.unwrap().unwrap_or_default()
-        };
-        let (rows, static_value) = seen(&read(vec![], false, usize::MAX).await);
-        assert_eq!(rows, expect, "key {key}");
-        assert_eq!(static_value, model.static_value(key), "static of key {key}");
-        partitions += usize::from(!rows.is_empty() || static_value.is_some());
-
-        for limit in [1, 3, 10] {
-            let first: Seen = expect.iter().take(limit).map(|(k, v)| (*k, v.clone())).collect();
-            assert_eq!(seen(&read(vec![], false, limit).await).0, first, "key {key}, first {limit}");
-            let last: Seen = expect.iter().rev().take(limit).map(|(k, v)| (*k, v.clone())).collect();
-            assert_eq!(seen(&read(vec![], true, limit).await).0, last, "key {key}, last {limit}");
+        let all = |reverse, limit, bypass| Read { slices: Vec::new(), reverse, limit, bypass };
+        for bypass in [true, false] {
+            for limit in [1, 3, 10, usize::MAX] {
+                check_read(storage, def, model, key, &all(false, limit, bypass)).await;
+                check_read(storage, def, model, key, &all(true, limit, bypass)).await;
+            }
+            for reverse in [false, true] {
+                let read = Read { slices: vec![(4, 9), (20, 30)], ..all(reverse, 4, bypass) };
+                check_read(storage, def, model, key, &read).await;
+            }
         }
-        let slices = vec![
-            Slice { start: Bound::exclusive(clustering(3)), end: Bound::inclusive(clustering(9)) },
-            Slice { start: Bound::inclusive(clustering(20)), end: Bound::exclusive(clustering(31)) },
-        ];
-        let inside = |row: &i32| (*row > 3 && *row <= 9) || (*row >= 20 && *row < 31);
-        let expect: Seen = expect.into_iter().filter(|(row, _)| inside(row)).collect();
-        assert_eq!(seen(&read(slices.clone(), false, usize::MAX).await).0, expect, "slices of key {key}");
-        let last: Seen = expect.iter().rev().take(4).map(|(k, v)| (*k, v.clone())).collect();
-        assert_eq!(seen(&read(slices, true, 4).await).0, last, "slices of key {key}, last 4");
+        partitions += usize::from(!model.rows(key).is_empty() || model.static_value(key).is_some());
     }
-    let all = read_all(storage, def).await;
-    assert_eq!(all.iter().filter(|partition| partition.is_live(0)).count(), partitions);
-    for partition in all {
-        assert_eq!(seen(&partition), (model.rows(partition.key[0]), model.static_value(partition.key[0])));
+    for limit_bytes in [2000, usize::MAX] {
+        let all = common::scan_all(storage, def, limit_bytes, NOW_S).await;
+        assert_eq!(all.iter().filter(|partition| partition.is_live(NOW_S)).count(), partitions);
+        for partition in all {
+            assert_eq!(seen(&partition), (model.rows(partition.key[0]), model.static_value(partition.key[0])));
+        }
     }
 }
 
@@ -240,6 +384,7 @@ async fn run(steps: Vec<Step>, config: storage::Config, def: Arc<TableDef>) {
                 storage.apply(&bytes).await.unwrap();
                 model.writes.push((key, timestamp, write));
             }
+            Step::Read { key, read } => check_read(&storage, &def, &model, key, &read).await,
             Step::Flush => storage.flush(None).await.unwrap(),
             Step::Compact => storage.compact(def.id).await.unwrap(),
             Step::Reopen => {
@@ -247,6 +392,9 @@ async fn run(steps: Vec<Step>, config: storage::Config, def: Arc<TableDef>) {
                 storage = Storage::open(config.clone(), vec![def.clone()]).await.unwrap();
             }
         }
+        let stats = storage.stats();
+        let cached = stats.rows.bytes + stats.cache.bytes + stats.index_cache.bytes;
+        assert!(cached <= config.cache_bytes.max(SMALLEST_BYTES), "{stats:?}");
     }
     compare(&storage, &def, &model).await;
     storage.flush(None).await.unwrap();
@@ -256,14 +404,35 @@ async fn run(steps: Vec<Step>, config: storage::Config, def: Arc<TableDef>) {
     storage.close().await.unwrap();
 }
 
+/// Places and map of a row cache that holds nothing.
+const SMALLEST_BYTES: u64 = 6 << 10;
+
+fn cases() -> u32 {
+    std::env::var("ORRERY_MODEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(24)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn reads_see_what_was_written(steps in prop::collection::vec(step(), 1..120)) {
+    fn reads_see_what_was_written(
+        steps in prop::collection::vec(step(), 1..160),
+        cache_bytes in prop::sample::select(vec![0u64, 30 << 10, 90 << 10, 64 << 20]),
+        column_index_bytes in prop::sample::select(vec![1u64 << 10, 8 << 10, 64 << 10]),
+        compressor in prop::sample::select(vec!["", "LZ4Compressor", "ZstdCompressor"]),
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(dir.path(), common::PERIODIC);
         config.commitlog_segment_bytes = 128 << 10;
-        reactor::uring::block_on(run(steps, config, table())).unwrap();
+        config.cache_bytes = cache_bytes;
+        config.column_index_bytes = column_index_bytes;
+        let mut def = TableDef::clone(&table());
+        if !compressor.is_empty() {
+            let options = [("class", compressor), ("chunk_length_in_kb", "4")];
+            def.options.compression = options.map(|(key, value)| (key.to_string(), value.to_string())).into();
+        }
+        // A storage that is opened again while the old one still compacts would lose files under its feet.
+        config.auto_compaction = !steps.iter().any(|step| matches!(step, Step::Reopen));
+        reactor::uring::block_on(run(steps, config, Arc::new(def))).unwrap();
     }
 }

@@ -114,12 +114,10 @@ impl Node {
             loop {
                 let limit_rows = collector.wanted();
                 let command = ReadCommand {
-                    table: table.id,
-                    key: key.clone(),
                     slices: std::mem::take(&mut slices),
                     reverse: select.reverse,
                     limit_rows,
-                    now_s: now_s(context),
+                    ..ReadCommand::partition(table.id, key.clone(), now_s(context))
                 };
                 let asked = command.slices.clone();
                 let read = self.read(table, token, command, execution.parameters.consistency).await?;
@@ -163,12 +161,11 @@ impl Node {
             }
             loop {
                 let command = ScanCommand {
-                    table: table.id,
                     tokens: range,
                     after: after.take(),
                     slices: slices.clone(),
                     limit_rows: collector.wanted(),
-                    now_s: now_s(context),
+                    ..ScanCommand::all(table.id, now_s(context))
                 };
                 let (partitions, more) = self.scan_range(table, command, execution.parameters.consistency).await?;
                 for partition in &partitions {

@@ -39,6 +39,14 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
+    /// As [`limit`] writes it.
+    fn limit(&mut self) -> Result<usize, String> {
+        Ok(match self.u32()? {
+            u32::MAX => usize::MAX,
+            count => count as usize,
+        })
+    }
+
     fn flag(&mut self) -> Result<bool, String> {
         Ok(self.array::<1>()? != [0])
     }
@@ -80,9 +88,9 @@ fn put_slices(slices: &[Slice], out: &mut Vec<u8>) {
     }
 }
 
-/// Rows fit a u32; a larger limit is none.
-fn limit(rows: usize) -> [u8; 4] {
-    u32::try_from(rows).unwrap_or(u32::MAX).to_be_bytes()
+/// Rows and bytes fit a u32; a larger limit is none.
+fn limit(count: usize) -> [u8; 4] {
+    u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes()
 }
 
 pub(crate) fn encode_read(token: Token, version: u64, command: &ReadCommand) -> Vec<u8> {
@@ -93,6 +101,8 @@ pub(crate) fn encode_read(token: Token, version: u64, command: &ReadCommand) -> 
     out.extend_from_slice(&limit(command.limit_rows));
     out.extend_from_slice(&command.now_s.to_be_bytes());
     out.push(u8::from(command.reverse));
+    out.push(u8::from(command.bypass_cache));
+    out.extend_from_slice(&limit(command.limit_bytes));
     put_bytes(&command.key, &mut out);
     put_slices(&command.slices, &mut out);
     out
@@ -103,9 +113,11 @@ pub(crate) fn decode_read(bytes: &[u8]) -> Result<ReadCommand, String> {
     let mut reader = Reader(bytes);
     Ok(ReadCommand {
         table: TableId(u128::from_be_bytes(reader.array()?)),
-        limit_rows: reader.u32()? as usize,
+        limit_rows: reader.limit()?,
         now_s: reader.u32()?,
         reverse: reader.flag()?,
+        bypass_cache: reader.flag()?,
+        limit_bytes: reader.limit()?,
         key: Bytes::copy_from(reader.bytes()?),
         slices: reader.slices()?,
     })
@@ -118,6 +130,7 @@ pub(crate) fn encode_scan(version: u64, command: &ScanCommand) -> Vec<u8> {
     out.extend_from_slice(&command.tokens.0.0.to_be_bytes());
     out.extend_from_slice(&command.tokens.1.0.to_be_bytes());
     out.extend_from_slice(&limit(command.limit_rows));
+    out.extend_from_slice(&limit(command.limit_bytes));
     out.extend_from_slice(&command.now_s.to_be_bytes());
     let (key, clustering) = match &command.after {
         None => (None, None),
@@ -136,11 +149,11 @@ pub(crate) fn decode_scan(bytes: &[u8]) -> Result<ScanCommand, String> {
     let mut reader = Reader(bytes);
     let table = TableId(u128::from_be_bytes(reader.array()?));
     let tokens = (Token(i64::from_be_bytes(reader.array()?)), Token(i64::from_be_bytes(reader.array()?)));
-    let (limit_rows, now_s) = (reader.u32()? as usize, reader.u32()?);
+    let (limit_rows, limit_bytes, now_s) = (reader.limit()?, reader.limit()?, reader.u32()?);
     let key = (reader.flag()?, Bytes::copy_from(reader.bytes()?));
     let clustering = (reader.flag()?, reader.clustering()?);
     let after = key.0.then_some((key.1, clustering.0.then_some(clustering.1)));
-    Ok(ScanCommand { table, tokens, after, slices: reader.slices()?, limit_rows, now_s })
+    Ok(ScanCommand { table, tokens, after, slices: reader.slices()?, limit_rows, limit_bytes, now_s })
 }
 
 /// An absent partition is no bytes at all.
@@ -197,7 +210,9 @@ mod tests {
             slices: slices.clone(),
             reverse: true,
             limit_rows: 9,
+            limit_bytes: usize::MAX,
             now_s: 11,
+            bypass_cache: true,
         };
         let bytes = encode_read(Token(-5), 77, &read);
         let decode = |bytes| {
@@ -208,8 +223,8 @@ mod tests {
         assert_eq!(decode(&bytes).unwrap(), (Token(-5), 77, read));
         for after in [None, Some((Bytes::from(b"k"), None)), Some((Bytes::from(b""), Some(clustering)))] {
             let tokens = (Token(i64::MIN), Token(3));
-            let scan =
-                ScanCommand { table: TableId(1), tokens, after, slices: slices.clone(), limit_rows: 5, now_s: 2 };
+            let all = ScanCommand::all(TableId(1), 2);
+            let scan = ScanCommand { tokens, after, slices: slices.clone(), limit_rows: 5, limit_bytes: 6, ..all };
             let bytes = encode_scan(78, &scan);
             let (version, rest) = decode_version(&bytes).unwrap();
             assert_eq!((version, decode_scan(rest).unwrap()), (78, scan));

@@ -26,14 +26,6 @@ impl Partition {
         Self { key: key.into(), ..Self::default() }
     }
 
-    /// A copy whose values share one allocation of just their size, whatever they share now.
-    pub(crate) fn detached(&self) -> Option<Partition> {
-        let mut bytes = Vec::new();
-        self.encode(&mut bytes);
-        // What encoding writes, decoding reads.
-        Partition::decode_shared(&bytes.into()).ok()
-    }
-
     /// Whether it says nothing at all.
     pub fn is_empty(&self) -> bool {
         self.deletion.is_none() && self.static_row.is_none() && self.rows.is_empty() && self.range_tombstones.is_empty()

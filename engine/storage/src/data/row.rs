@@ -136,6 +136,13 @@ impl Row {
                 .any(|column| column.deletion.is_some() || column.cells.iter().any(|(_, cell)| !cell.is_live(now_s)))
     }
 
+    /// Memory of a decoded row, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let values = self.cells.iter().map(|(_, cell)| cell.value.as_ref().map_or(0, |value| value.len()));
+        let cells = self.cells.len() * size_of::<(u16, Cell)>();
+        size_of::<Row>() + self.clustering.as_bytes().len() + cells + values.sum::<usize>() + self.complex.heap_bytes()
+    }
+
     /// The least timestamp of anything in the row.
     pub fn min_timestamp(&self) -> Option<i64> {
         let marker = self.marker.iter().map(|marker| marker.timestamp);

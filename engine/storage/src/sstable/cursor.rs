@@ -32,6 +32,8 @@ pub(super) struct DataCursor {
     /// Where what is wanted is known to end.
     pub end: Option<u64>,
     pub sequential: bool,
+    /// Whether what is read stays in the cache of blocks.
+    pub keep: bool,
     /// What was read last; the next read in order is twice as much.
     read_ahead: usize,
 }
@@ -39,7 +41,7 @@ pub(super) struct DataCursor {
 impl DataCursor {
     pub fn new(sstable: Rc<Sstable>, start: u64, end: Option<u64>, sequential: bool) -> Self {
         let window = Bytes::default();
-        Self { sstable, window, window_start: start, at: 0, end, sequential, read_ahead: 0 }
+        Self { sstable, window, window_start: start, at: 0, end, sequential, keep: true, read_ahead: 0 }
     }
 
     pub fn position(&self) -> u64 {
@@ -102,7 +104,7 @@ impl DataCursor {
             let len = known.map_or(ahead, |len| len as usize);
             let len = if len > had { len } else { had * 2 + to_unit_end };
             self.read_ahead = len;
-            data.read(start, len).await?
+            data.read_through(start, len, self.keep).await?
         };
         (self.window, self.window_start, self.at) = (window, start, 0);
         Ok(())
@@ -142,6 +144,12 @@ impl PartitionCursor {
     /// At the partition that `Sstable::find` has found.
     pub fn new(sstable: Rc<Sstable>, key: Bytes, place: Place) -> Self {
         Self::over(DataCursor::new(sstable, place.start, place.end, false), key, place.promoted)
+    }
+
+    /// For one whose rows are kept elsewhere: the blocks that it reads are not.
+    pub fn without_keeping_blocks(mut self) -> Self {
+        self.data.keep = false;
+        self
     }
 
     /// At the partition that the data cursor stands at.

@@ -10,7 +10,7 @@ use reactor::fs::File;
 use reactor::{Buf, OpenFlags};
 
 use super::compression::{Compression, CompressionInfo};
-use crate::cache::{BLOCK, BlockCache};
+use crate::cache::{BLOCK, BlockCache, BlockKind};
 use crate::{Bytes, Error};
 
 /// Bytes that are gathered before they are written.
@@ -209,6 +209,7 @@ pub(crate) struct BlockFile {
     layout: Layout,
     unit: usize,
     cache: Rc<BlockCache>,
+    kind: BlockKind,
     name: u64,
 }
 
@@ -219,7 +220,7 @@ enum Units {
 }
 
 impl BlockFile {
-    pub async fn open(path: String, layout: Layout, cache: Rc<BlockCache>) -> Result<Self, Error> {
+    pub async fn open(path: String, layout: Layout, cache: Rc<BlockCache>, kind: BlockKind) -> Result<Self, Error> {
         let flags = OpenFlags { read: true, direct: true, ..Default::default() };
         let file = File::open(&path, flags).await.map_err(Error::io(&path, "open"))?;
         let stored_len = file.size().await.map_err(Error::io(&path, "size"))?;
@@ -239,7 +240,7 @@ impl BlockFile {
             }
         };
         let name = cache.name_file();
-        Ok(Self { file, path, len, stored_len, layout, unit, cache, name })
+        Ok(Self { file, path, len, stored_len, layout, unit, cache, kind, name })
     }
 
     /// Bytes of memory besides the cache's units.
@@ -257,17 +258,24 @@ impl BlockFile {
 
     /// `len` bytes from `offset`, fewer at the end of the file.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        self.read_through(offset, len, true).await
+    }
+
+    /// As [`BlockFile::read`]; what has to be read is put into the cache only to `keep` it.
+    pub async fn read_through(&self, offset: u64, len: usize, keep: bool) -> Result<Bytes, Error> {
         let end = offset.saturating_add(len as u64).min(self.len);
         if offset >= end {
             return Ok(Bytes::default());
         }
         let (first, last) = (offset / self.unit as u64, (end - 1) / self.unit as u64);
         if first == last {
-            let unit = match self.cache.get(self.name, first) {
+            let unit = match self.cache.get(self.kind, self.name, first) {
                 Some(cached) => cached,
                 None => {
                     let unit = self.read_units(first, 1).await?.take(0, self.unit);
-                    self.cache.insert(self.name, first, unit.clone());
+                    if keep {
+                        self.cache.insert(self.kind, self.name, first, unit.clone());
+                    }
                     unit
                 }
             };
@@ -277,20 +285,22 @@ impl BlockFile {
         let mut out = Vec::with_capacity((end - offset) as usize);
         let mut unit = first;
         while unit <= last {
-            if let Some(cached) = self.cache.get(self.name, unit) {
+            if let Some(cached) = self.cache.get(self.kind, self.name, unit) {
                 self.take(unit, &cached, offset, end, &mut out);
                 unit += 1;
                 continue;
             }
             let mut missing = 1;
-            while unit + missing <= last && !self.cache.contains(self.name, unit + missing) {
+            while unit + missing <= last && !self.cache.contains(self.kind, self.name, unit + missing) {
                 missing += 1;
             }
             let units = self.read_units(unit, missing).await?;
             for at in 0..missing {
                 let bytes = units.take(at as usize, self.unit);
                 self.take(unit + at, &bytes, offset, end, &mut out);
-                self.cache.insert(self.name, unit + at, bytes);
+                if keep {
+                    self.cache.insert(self.kind, self.name, unit + at, bytes);
+                }
             }
             unit += missing;
         }
@@ -390,6 +400,6 @@ impl Units {
 
 impl Drop for BlockFile {
     fn drop(&mut self) {
-        self.cache.forget(self.name, self.len.div_ceil(self.unit as u64));
+        self.cache.forget(self.kind, self.name, self.len.div_ceil(self.unit as u64));
     }
 }

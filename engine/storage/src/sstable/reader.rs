@@ -18,7 +18,7 @@ use super::index::{Promoted, read_entry_head};
 use super::statistics::{self, Figures};
 use super::summary::Summary;
 use super::{COMPONENTS, Descriptor};
-use crate::cache::{BLOCK, BlockCache};
+use crate::cache::{BLOCK, BlockCache, BlockKind};
 use crate::data::codec::Reader;
 use crate::{Bytes, Error};
 
@@ -132,9 +132,9 @@ impl Sstable {
             }
             (None, None) => Layout::Plain { unit: BLOCK, crcs: Vec::new() },
         };
-        let data = BlockFile::open(path("Data.db"), layout, cache.clone()).await?;
+        let data = BlockFile::open(path("Data.db"), layout, cache.clone(), BlockKind::Data).await?;
         let index_layout = Layout::Plain { unit: BLOCK, crcs: index_crcs };
-        let index = BlockFile::open(path("Index.db"), index_layout, cache.clone()).await?;
+        let index = BlockFile::open(path("Index.db"), index_layout, cache.clone(), BlockKind::Index).await?;
         Ok(Rc::new(Self {
             generation,
             first: Token::of_key(&summary.first_key),

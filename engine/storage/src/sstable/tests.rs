@@ -55,7 +55,7 @@ pub(super) async fn write(
         writer.add(token, partition).await.unwrap();
     }
     writer.finish().await.unwrap();
-    Sstable::open(folder, 1, def.clone(), &Rc::new(BlockCache::new(1 << 20))).await.unwrap()
+    Sstable::open(folder, 1, def.clone(), &Rc::new(BlockCache::new(1 << 20, 0.5))).await.unwrap()
 }
 
 /// Reads slices of a partition, a few rows at a time. What has come of it must be complete up to where it stopped.
@@ -299,7 +299,7 @@ fn every_compressor_and_chunk_length() {
                 let middle = bytes.len() / 2;
                 bytes[middle] ^= 4;
                 std::fs::write(&data, bytes).unwrap();
-                let cache = Rc::new(BlockCache::new(1 << 20));
+                let cache = Rc::new(BlockCache::new(1 << 20, 0.5));
                 let sstable = Sstable::open(&folder, 1, def.clone(), &cache).await.unwrap();
                 let mut sequential = Sequential::new(sstable);
                 let error = loop {

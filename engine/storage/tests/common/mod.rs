@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use storage::{Cell, Clustering, Config, Liveness, Mutation, Partition, Row, ScanCommand, Storage, SyncMode};
-use types::{CqlType, TableDef, Token};
+use types::{CqlType, TableDef};
 
 pub const PERIODIC: SyncMode = SyncMode::Periodic { every: Duration::from_secs(10) };
 
@@ -51,17 +51,16 @@ pub fn update(def: &TableDef, key: &str, n: i32, timestamp: i64, value: &str) ->
 
 /// Every partition, page by page.
 pub async fn read_all(storage: &Storage, def: &TableDef) -> Vec<Partition> {
+    scan_all(storage, def, usize::MAX, 1).await
+}
+
+/// Every partition, in pages of few rows and few bytes.
+pub async fn scan_all(storage: &Storage, def: &TableDef, limit_bytes: usize, now_s: u32) -> Vec<Partition> {
     let mut all: Vec<Partition> = Vec::new();
     let mut after = None;
     loop {
-        let command = ScanCommand {
-            table: def.id,
-            tokens: (Token(i64::MIN), Token(i64::MIN)),
-            after: after.clone(),
-            slices: Vec::new(),
-            limit_rows: 37,
-            now_s: 1,
-        };
+        let command =
+            ScanCommand { after: after.clone(), limit_rows: 37, limit_bytes, ..ScanCommand::all(def.id, now_s) };
         let (page, more) = storage.scan(command).await.unwrap();
         for partition in page {
             match all.last_mut() {

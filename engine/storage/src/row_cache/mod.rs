@@ -1,0 +1,463 @@
+//! What the SSTables have of partitions, merged and encoded: a read of what is here does no disk operation.
+//!
+//! 1. What is cached is what the *files* say; memtables are merged over it by each read, so writes leave the cache as
+//!    it is. Before a flushed memtable is let go, it is merged into the entries here (see [`RowCache::update`]); until
+//!    then reads see both, and merging twice changes nothing.
+//! 2. Small partitions are kept whole, also those that the files do not have; of large ones the stretches that were
+//!    read, each with all that lies in it. A gap between them is read from the files when it is asked for.
+//! 3. A read that began with an older set of SSTables must not put its answer here: it compares the table's version
+//!    (see [`Table::version`](crate::table::Table)).
+//! 4. Bytes are those that the allocator gives: contents rounded up to its size classes, places and the map itself.
+//!    When they exceed the limit, the least recently used partitions and stretches go.
+
+mod slots;
+mod update;
+mod wide;
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use types::{TableDef, Token};
+
+use self::slots::{Content, NONE, Slots};
+pub(crate) use self::wide::intersection;
+use self::wide::{SEGMENT_MAX_BYTES, Segment, Wide, cut, decode, encode, is_some, key_of};
+use crate::data::compare_positions;
+use crate::{CacheStats, Malformed, Partition, Slice};
+
+/// Larger partitions are kept in stretches: reading one row of them should not decode all.
+pub(crate) const PARTITION_MAX_BYTES: u64 = 16 << 10;
+
+/// In front of shared bytes.
+const COUNTS_BYTES: usize = 16;
+
+pub(crate) struct RowCache {
+    inner: RefCell<Inner>,
+    next_table: Cell<u32>,
+}
+
+struct Inner {
+    limit_bytes: u64,
+    map: HashTable<u32>,
+    slots: Slots,
+    /// Of contents, without places and map.
+    content_bytes: u64,
+    stats: CacheStats,
+}
+
+/// What there is of a partition.
+pub(crate) enum Found {
+    Nothing,
+    Whole(Arc<[u8]>),
+    /// Ask for pieces.
+    Wide,
+}
+
+/// What is known at the beginning of a slice, in reading order.
+pub(crate) enum Piece {
+    /// All that lies in the slice's part named here, and may be more; deletion and static row stand in `head`.
+    Known { part: Slice, head: Arc<[u8]>, rows: Arc<[u8]> },
+    /// Nothing is known of this part of the slice.
+    Gap(Slice),
+}
+
+/// What an allocator gives for so many bytes: four sizes to each doubling, as mimalloc's `_mi_bin` and jemalloc's size
+/// classes have.
+fn allocated(bytes: usize) -> u64 {
+    let bytes = bytes.next_multiple_of(16) as u64;
+    if bytes <= 64 {
+        return bytes;
+    }
+    let step = (bytes.next_power_of_two() / 8).max(16);
+    bytes.next_multiple_of(step)
+}
+
+/// A hash whose all bits depend on table and token.
+#[inline]
+fn hash_of(table: u32, token: Token) -> u32 {
+    ((token.0 as u64 ^ u64::from(table).rotate_left(40)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
+#[inline]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Content {
+    fn bytes(&self) -> u64 {
+        let shared = |bytes: &Arc<[u8]>| allocated(COUNTS_BYTES + bytes.len());
+        match self {
+            Content::Free { .. } => 0,
+            Content::Whole(bytes) => shared(bytes),
+            Content::Wide(wide) => {
+                allocated(size_of::<Wide>()) + shared(&wide.head) + allocated(4 * wide.segments.capacity())
+            }
+            Content::Segment(segment) => {
+                let bound = |prefix: &[u8]| allocated(COUNTS_BYTES + prefix.len());
+                let (start, end) = (&segment.slice.start.prefix, &segment.slice.end.prefix);
+                let bounds = bound(start.as_bytes()) + bound(end.as_bytes());
+                allocated(size_of::<Segment>()) + shared(&segment.rows) + bounds
+            }
+        }
+    }
+}
+
+impl RowCache {
+    pub fn new(limit_bytes: u64) -> Self {
+        let inner = Inner {
+            limit_bytes,
+            map: HashTable::new(),
+            slots: Slots::new(),
+            content_bytes: 0,
+            stats: CacheStats::default(),
+        };
+        Self { inner: RefCell::new(inner), next_table: Cell::new(0) }
+    }
+
+    /// A name for a table's partitions, never given twice. A truncated table gets a new one.
+    pub fn name_table(&self) -> u32 {
+        self.next_table.set(self.next_table.get() + 1);
+        self.next_table.get()
+    }
+
+    /// What others leave of the memory for caches.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.limit_bytes = limit_bytes;
+        inner.make_room();
+    }
+
+    /// Whether there is any room at all.
+    pub fn is_on(&self) -> bool {
+        self.inner.borrow().limit_bytes > 0
+    }
+
+    #[inline]
+    pub fn find(&self, table: u32, token: Token, key: &[u8]) -> Found {
+        let inner = &mut *self.inner.borrow_mut();
+        let Some(slot) = inner.slot(table, token, key) else {
+            inner.stats.misses += 1;
+            return Found::Nothing;
+        };
+        let Content::Whole(bytes) = &inner.slots.at(slot).content else { return Found::Wide };
+        let bytes = bytes.clone();
+        inner.stats.hits += 1;
+        inner.slots.touch(slot);
+        Found::Whole(bytes)
+    }
+
+    /// What is known at the beginning of `slice`, at its end when `reverse`.
+    pub fn piece(
+        &self,
+        (table, token, key): (u32, Token, &[u8]),
+        slice: &Slice,
+        reverse: bool,
+        def: &TableDef,
+    ) -> Piece {
+        let inner = &mut *self.inner.borrow_mut();
+        let Some(slot) = inner.slot(table, token, key) else {
+            inner.stats.misses += 1;
+            return Piece::Gap(slice.clone());
+        };
+        let wide = match &inner.slots.at(slot).content {
+            Content::Wide(wide) => wide,
+            Content::Whole(bytes) => {
+                inner.stats.hits += 1;
+                return Piece::Known { part: slice.clone(), head: bytes.clone(), rows: bytes.clone() };
+            }
+            _ => return Piece::Gap(slice.clone()),
+        };
+        let nearest = inner.nearest(wide, slice, reverse, def);
+        let Some((slot, segment)) = nearest else {
+            inner.stats.misses += 1;
+            return Piece::Gap(slice.clone());
+        };
+        // Does it hold the slice's beginning, or does it only come later?
+        let gap = if reverse {
+            let reaches = compare_positions(def, segment.slice.end.as_end(), slice.end.as_end()).is_ge();
+            (!reaches).then(|| Slice { start: segment.slice.end.as_end().to_start(), end: slice.end.clone() })
+        } else {
+            let reaches = compare_positions(def, segment.slice.start.as_start(), slice.start.as_start()).is_le();
+            (!reaches).then(|| Slice { start: slice.start.clone(), end: segment.slice.start.as_start().to_end() })
+        };
+        if let Some(gap) = gap {
+            inner.stats.misses += 1;
+            // What comes first of the slice and of the segment.
+            return Piece::Gap(intersection(&gap, slice, def).unwrap_or(gap));
+        }
+        let known = intersection(&segment.slice, slice, def);
+        let (head, rows) = (wide.head.clone(), segment.rows.clone());
+        let piece = known.map(|part| Piece::Known { part, head, rows });
+        inner.stats.hits += 1;
+        inner.slots.touch(slot);
+        piece.unwrap_or_else(|| Piece::Gap(slice.clone()))
+    }
+
+    /// Keeps a whole partition that was read from the files; an empty one when they do not have it. What is here stays.
+    pub fn insert_whole(
+        &self,
+        table: u32,
+        token: Token,
+        partition: &Partition,
+        def: &TableDef,
+    ) -> Result<(), Malformed> {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.insert_any(table, token, partition, def)?;
+        inner.make_room();
+        Ok(())
+    }
+
+    /// Keeps what was read of a large partition: all that lies in `slice`, with deletion and static row.
+    pub fn insert_piece(
+        &self,
+        table: u32,
+        token: Token,
+        slice: &Slice,
+        partition: &Partition,
+        def: &TableDef,
+    ) -> Result<(), Malformed> {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.insert_piece(table, token, slice, partition, def)?;
+        inner.make_room();
+        Ok(())
+    }
+
+    pub fn stats(&self) -> CacheStats {
+        let inner = self.inner.borrow();
+        CacheStats { bytes: inner.bytes(), ..inner.stats }
+    }
+}
+
+impl Inner {
+    fn bytes(&self) -> u64 {
+        self.content_bytes + self.slots.bytes() + self.map.allocation_size() as u64
+    }
+
+    #[inline]
+    fn slot(&self, table: u32, token: Token, key: &[u8]) -> Option<u32> {
+        let hash = hash_of(table, token);
+        let is_it = |slot: &u32| {
+            let slot = self.slots.at(*slot);
+            slot.hash == hash
+                && slot.table == table
+                && match &slot.content {
+                    Content::Whole(bytes) => key_of(bytes) == key,
+                    Content::Wide(wide) => key_of(&wide.head) == key,
+                    _ => false,
+                }
+        };
+        self.map.find(spread(hash), is_it).copied()
+    }
+
+    /// The segment that holds the slice's beginning, or else the first behind it; none when it is behind the slice.
+    fn nearest<'a>(&'a self, wide: &Wide, slice: &Slice, reverse: bool, def: &TableDef) -> Option<(u32, &'a Segment)> {
+        let segment = |slot: u32| match &self.slots.at(slot).content {
+            Content::Segment(segment) => Some(segment),
+            _ => None,
+        };
+        let list = &wide.segments;
+        let at = if reverse {
+            // Those that begin before the slice's end.
+            let before =
+                |slot: &u32| segment(*slot).is_some_and(|s| is_some(s.slice.start.as_start(), slice.end.as_end(), def));
+            list.partition_point(before).checked_sub(1)?
+        } else {
+            // Those that end before the slice's start.
+            list.partition_point(|slot| {
+                segment(*slot).is_some_and(|s| !is_some(slice.start.as_start(), s.slice.end.as_end(), def))
+            })
+        };
+        let slot = *list.get(at)?;
+        let found = segment(slot)?;
+        intersection(&found.slice, slice, def).map(|_| (slot, &**found))
+    }
+
+    /// Puts a new entry into map and, save for `Wide`, into the order of use.
+    fn add(&mut self, table: u32, hash: u32, content: Content) -> u32 {
+        self.content_bytes += content.bytes();
+        let in_map = !matches!(content, Content::Segment(_));
+        let in_order = !matches!(content, Content::Wide(_));
+        let slot = self.slots.add(table, hash, content);
+        if in_map {
+            let slots = &self.slots;
+            self.map.insert_unique(spread(hash), slot, |slot| spread(slots.at(*slot).hash));
+        }
+        if in_order {
+            self.slots.link(slot);
+        }
+        slot
+    }
+
+    /// Puts another content of the same kind, or of the other kind in the map, in its place.
+    fn replace(&mut self, slot: u32, content: Content) {
+        self.content_bytes += content.bytes();
+        let entry = self.slots.at_mut(slot);
+        let old = std::mem::replace(&mut entry.content, content);
+        self.content_bytes -= old.bytes();
+    }
+
+    fn insert_whole(&mut self, table: u32, token: Token, bytes: Arc<[u8]>) {
+        if self.limit_bytes == 0 || self.slot(table, token, key_of(&bytes)).is_some() {
+            return;
+        }
+        self.add(table, hash_of(table, token), Content::Whole(bytes));
+        self.make_room();
+    }
+
+    fn insert_piece(
+        &mut self,
+        table: u32,
+        token: Token,
+        slice: &Slice,
+        partition: &Partition,
+        def: &TableDef,
+    ) -> Result<(), Malformed> {
+        let owner = match self.slot(table, token, &partition.key) {
+            Some(slot) if matches!(self.slots.at(slot).content, Content::Whole(_)) => return Ok(()),
+            Some(slot) => slot,
+            None => {
+                let head = Partition {
+                    key: partition.key.clone(),
+                    deletion: partition.deletion,
+                    static_row: partition.static_row.clone(),
+                    ..Partition::default()
+                };
+                let wide = Wide { head: encode(&head), segments: Vec::new() };
+                self.add(table, hash_of(table, token), Content::Wide(Box::new(wide)))
+            }
+        };
+        for slice in self.uncovered(owner, slice, def) {
+            let part = inside(partition, &slice, def);
+            for (slice, rows) in cut(slice, part, def) {
+                self.insert_segment(owner, slice, rows, def)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of `slice` that no segment holds.
+    fn uncovered(&self, owner: u32, slice: &Slice, def: &TableDef) -> Vec<Slice> {
+        let Content::Wide(wide) = &self.slots.at(owner).content else { return Vec::new() };
+        let mut uncovered = Vec::new();
+        let mut rest = slice.clone();
+        while let Some((_, segment)) = self.nearest(wide, &rest, false, def) {
+            let (from, to) = (rest.start.as_start(), segment.slice.start.as_start());
+            if is_some(from, to, def) {
+                uncovered.push(Slice { start: rest.start.clone(), end: to.to_end() });
+            }
+            rest.start = segment.slice.end.as_end().to_start();
+            if !is_some(rest.start.as_start(), rest.end.as_end(), def) {
+                return uncovered;
+            }
+        }
+        uncovered.push(rest);
+        uncovered
+    }
+
+    /// Adds a segment that overlaps no other; joins it to the one before when both are small.
+    fn insert_segment(&mut self, owner: u32, slice: Slice, rows: Arc<[u8]>, def: &TableDef) -> Result<(), Malformed> {
+        let Content::Wide(wide) = &self.slots.at(owner).content else { return Ok(()) };
+        let before = |slot: &u32| match &self.slots.at(*slot).content {
+            Content::Segment(segment) => is_some(segment.slice.start.as_start(), slice.start.as_start(), def),
+            _ => false,
+        };
+        let at = wide.segments.partition_point(before);
+        if let Some(&slot) = at.checked_sub(1).and_then(|at| wide.segments.get(at))
+            && let Content::Segment(previous) = &self.slots.at(slot).content
+            && compare_positions(def, previous.slice.end.as_end(), slice.start.as_start()).is_eq()
+            && previous.rows.len() + rows.len() <= SEGMENT_MAX_BYTES
+        {
+            let mut joined = decode(&previous.rows)?;
+            joined.merge(decode(&rows)?, def);
+            let slice = Slice { start: previous.slice.start.clone(), end: slice.end };
+            let segment = Segment { owner, slice: compact(slice), rows: encode(&joined) };
+            self.replace(slot, Content::Segment(Box::new(segment)));
+            self.slots.touch(slot);
+            return Ok(());
+        }
+        let segment = Segment { owner, slice: compact(slice), rows };
+        let slot = self.add(0, 0, Content::Segment(Box::new(segment)));
+        self.change_segments(owner, |segments| segments.insert(at, slot));
+        Ok(())
+    }
+
+    fn change_segments(&mut self, owner: u32, change: impl FnOnce(&mut Vec<u32>)) {
+        if let Content::Wide(wide) = &mut self.slots.at_mut(owner).content {
+            let before = allocated(4 * wide.segments.capacity());
+            change(&mut wide.segments);
+            self.content_bytes = self.content_bytes + allocated(4 * wide.segments.capacity()) - before;
+        }
+    }
+
+    /// Takes an entry out, with all that belongs to it.
+    fn remove(&mut self, slot: u32) {
+        match &self.slots.at(slot).content {
+            Content::Free { .. } => {}
+            Content::Segment(segment) => {
+                let owner = segment.owner;
+                self.drop_linked(slot);
+                self.change_segments(owner, |segments| segments.retain(|other| *other != slot));
+                if matches!(&self.slots.at(owner).content, Content::Wide(wide) if wide.segments.is_empty()) {
+                    self.remove(owner);
+                }
+            }
+            Content::Whole(_) => {
+                self.unmap(slot);
+                self.drop_linked(slot);
+            }
+            Content::Wide(wide) => {
+                let segments = wide.segments.clone();
+                segments.into_iter().for_each(|segment| self.drop_linked(segment));
+                self.unmap(slot);
+                let content = self.slots.take(slot);
+                self.content_bytes -= content.bytes();
+            }
+        }
+    }
+
+    fn drop_linked(&mut self, slot: u32) {
+        self.slots.unlink(slot);
+        let content = self.slots.take(slot);
+        self.content_bytes -= content.bytes();
+    }
+
+    fn unmap(&mut self, slot: u32) {
+        let hash = spread(self.slots.at(slot).hash);
+        if let Ok(entry) = self.map.find_entry(hash, |other| *other == slot) {
+            entry.remove();
+        }
+    }
+
+    fn make_room(&mut self) {
+        while self.bytes() > self.limit_bytes {
+            let Some(oldest) = self.slots.oldest().filter(|oldest| *oldest != NONE) else { return };
+            self.remove(oldest);
+            self.stats.evictions += 1;
+        }
+    }
+}
+
+/// Rows and ranges of `partition` inside `slice`, without the rest of it.
+fn inside(partition: &Partition, slice: &Slice, def: &TableDef) -> Partition {
+    let mut part = Partition {
+        rows: partition.rows.clone(),
+        range_tombstones: partition.range_tombstones.clone(),
+        ..Partition::default()
+    };
+    part.restrict(std::slice::from_ref(slice), false, usize::MAX, 0, def);
+    part
+}
+
+/// With bounds that hold no larger allocation than their own.
+fn compact(slice: Slice) -> Slice {
+    let own = |bound: crate::Bound| crate::Bound {
+        prefix: if bound.prefix.is_empty() {
+            crate::Clustering::empty()
+        } else {
+            crate::Clustering(crate::Bytes::copy_from(bound.prefix.as_bytes()))
+        },
+        ..bound
+    };
+    Slice { start: own(slice.start), end: own(slice.end) }
+}
