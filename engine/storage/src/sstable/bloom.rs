@@ -1,7 +1,7 @@
 //! The bloom filter of `Filter.db`: which keys an SSTable does not have.
 //!
 //! Bits and hashes as `BloomFilter` of Apache Cassandra since 3.0; the file in the form before `na`, words of eight
-//! bytes with the highest byte first (`OffHeapBitSet.serializeOldBfFormat`).
+//! bytes with the highest byte first (`OffHeapBitSet.serializeOldBfFormat`). Newer ones are read, byte by byte.
 
 use types::token::murmur3_x64_128;
 
@@ -81,13 +81,17 @@ impl BloomFilter {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    /// `reversed`: whether it is in the form before `na`.
+    pub fn decode(bytes: &[u8], reversed: bool) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let hashes = reader.u32("hashes").ok()?;
         let words = reader.u32("words").ok()? as usize;
         let sound = (1..=64).contains(&hashes) && words > 0 && reader.rest.len() == words.checked_mul(8)?;
-        sound
-            .then(|| Self { hashes, bits: reader.rest.chunks_exact(8).flat_map(|w| w.iter().rev().copied()).collect() })
+        let bits = || match reversed {
+            true => reader.rest.chunks_exact(8).flat_map(|word| word.iter().rev().copied()).collect(),
+            false => reader.rest.to_vec(),
+        };
+        sound.then(|| Self { hashes, bits: bits() })
     }
 }
 
@@ -108,10 +112,10 @@ mod tests {
         let hash = |n: u64| KeyHash::of(&n.to_be_bytes());
         let mut filter = BloomFilter::new(10_000, 0.01);
         (0..10_000).for_each(|n| filter.insert(hash(n)));
-        let filter = BloomFilter::decode(&filter.encode()).unwrap();
+        let filter = BloomFilter::decode(&filter.encode(), true).unwrap();
         assert!((0..10_000).all(|n| filter.may_contain(hash(n))));
         let wrong = (10_000..110_000).filter(|n| filter.may_contain(hash(*n))).count();
         assert!((500..1500).contains(&wrong), "{wrong} of 100000");
-        assert_eq!(BloomFilter::decode(&filter.encode()[..20]), None);
+        assert_eq!(BloomFilter::decode(&filter.encode()[..20], true), None);
     }
 }

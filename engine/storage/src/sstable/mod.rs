@@ -12,6 +12,8 @@ mod bloom;
 mod compression;
 mod cursor;
 mod file;
+#[cfg(test)]
+mod golden;
 mod header;
 mod index;
 mod reader;
@@ -45,10 +47,26 @@ pub(crate) const COMPONENTS: [&str; 10] = [
     "TOC.txt",
 ];
 
+/// The formats that are read, oldest first (`BigFormat.BigVersion` of Apache Cassandra).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Version {
+    /// 3.0.8, 3.9: commit log intervals.
+    Mc,
+    /// 3.0.18, 3.11.4: least and greatest clusterings that can be trusted.
+    Md,
+    /// 3.0.25, 3.11.11, and what is written here: the host that wrote it.
+    Me,
+    /// 4.0 before its release: checksums of metadata, chunks that are not compressed, another bloom filter.
+    Na,
+    /// 4.0 to 5.0: the host that wrote it.
+    Nb,
+}
+
 /// Which SSTable: what the names of its components have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub folder: String,
+    pub version: Version,
     /// Without the component: `me-12-big`.
     pub prefix: String,
 }
@@ -56,7 +74,28 @@ pub(crate) struct Descriptor {
 impl Descriptor {
     /// Of one that a shard writes.
     pub fn own(folder: &str, generation: u64) -> Self {
-        Self { folder: folder.to_string(), prefix: format!("me-{generation}-big") }
+        Self { folder: folder.to_string(), version: Version::Me, prefix: format!("me-{generation}-big") }
+    }
+
+    /// From the name of one of its files, such as `nb-3gt_15qk_2a9xc-big-Data.db`: what stands between version and
+    /// format is a number, or an identifier that is told from others only.
+    pub fn parse(folder: &str, file_name: &str) -> Result<Self, String> {
+        let (version, rest) = file_name.split_once('-').unwrap_or((file_name, ""));
+        let version = match version {
+            "mc" => Version::Mc,
+            "md" => Version::Md,
+            "me" => Version::Me,
+            "na" => Version::Na,
+            "nb" => Version::Nb,
+            _ => return Err(format!("{file_name}: not of a format that is read (big, versions mc to nb)")),
+        };
+        match rest.rsplit_once("-big-") {
+            Some((id, component)) if !id.is_empty() && !component.is_empty() => {
+                let prefix = file_name[..file_name.len() - component.len() - 1].to_string();
+                Ok(Self { folder: folder.to_string(), version, prefix })
+            }
+            _ => Err(format!("{file_name}: not the name of a component in the big format")),
+        }
     }
 
     pub fn path(&self, component: &str) -> String {

@@ -6,6 +6,7 @@ use types::Token;
 
 use super::Place;
 use super::cursor::{DataCursor, PartitionCursor};
+use super::file::BlockFile;
 use super::index::{Promoted, read_entry_head};
 use super::reader::Sstable;
 use super::unfiltered;
@@ -91,13 +92,11 @@ impl Sequential {
     }
 }
 
-/// The keys of an SSTable in order, from a token on.
-pub(crate) struct IndexCursor {
-    pub sstable: Rc<Sstable>,
+/// Walks through the entries of an index, promoted indexes jumped over.
+pub(super) struct Entries {
     position: u64,
     window: Bytes,
     at: usize,
-    head: Option<IndexEntry>,
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +104,8 @@ pub(crate) struct IndexEntry {
     pub token: Token,
     pub key: Bytes,
     pub position: u64,
+    /// Of the entry, in the index file.
+    pub(super) index_position: u64,
     /// Of the promoted index, in the index file; the length is 0 when there is none.
     promoted: (u64, u64),
 }
@@ -120,6 +121,51 @@ impl IndexEntry {
     }
 }
 
+impl Entries {
+    /// From the entry at `position` on.
+    pub fn from(position: u64) -> Self {
+        Self { position, window: Bytes::default(), at: 0 }
+    }
+
+    pub async fn next(&mut self, index: &BlockFile) -> Result<Option<IndexEntry>, Error> {
+        loop {
+            let mut reader = Reader::new(self.window.get(self.at..).unwrap_or_default());
+            let place = self.position + self.at as u64;
+            if place >= index.len {
+                return Ok(None);
+            }
+            let had = reader.rest.len();
+            if let Some(entry) = read_entry_head(&mut reader) {
+                let head_len = had - reader.rest.len();
+                let promoted = (place + head_len as u64, entry.promoted_len);
+                if promoted.0.checked_add(promoted.1).is_none_or(|end| end > index.len) {
+                    return Err(Error::corrupt(&index.path, place, "an index entry ends behind the file"));
+                }
+                self.at += head_len + promoted.1 as usize;
+                return Ok(Some(IndexEntry {
+                    token: Token::of_key(entry.key),
+                    key: Bytes::copy_from(entry.key),
+                    position: entry.position,
+                    index_position: place,
+                    promoted,
+                }));
+            }
+            if place + had as u64 >= index.len {
+                return Err(Error::corrupt(&index.path, place, "the index ends within an entry"));
+            }
+            let window = index.read(place, (had * 2).max(4 * BLOCK)).await?;
+            (self.window, self.position, self.at) = (window, place, 0);
+        }
+    }
+}
+
+/// The keys of an SSTable in order, from a token on.
+pub(crate) struct IndexCursor {
+    pub sstable: Rc<Sstable>,
+    entries: Entries,
+    head: Option<IndexEntry>,
+}
+
 impl IndexCursor {
     /// Before the first key behind `(token, key)`; without a key, behind the whole token.
     pub async fn seek(sstable: Rc<Sstable>, token: Token, key: Option<&[u8]>) -> Result<Self, Error> {
@@ -127,8 +173,8 @@ impl IndexCursor {
             Some(from) if token < from => (Token(from.0.saturating_sub(1)), None),
             _ => (token, key),
         };
-        let position = sstable.summary.seek(token);
-        let mut cursor = Self { sstable, position, window: Bytes::default(), at: 0, head: None };
+        let entries = Entries::from(sstable.summary.seek(token));
+        let mut cursor = Self { sstable, entries, head: None };
         loop {
             cursor.advance().await?;
             let skip = cursor.head.as_ref().is_some_and(|head| {
@@ -146,32 +192,7 @@ impl IndexCursor {
     }
 
     pub async fn advance(&mut self) -> Result<(), Error> {
-        loop {
-            let mut reader = Reader::new(self.window.get(self.at..).unwrap_or_default());
-            let index = &self.sstable.index;
-            let place = self.position + self.at as u64;
-            if place >= index.len {
-                self.head = None;
-                return Ok(());
-            }
-            let had = reader.rest.len();
-            if let Some(entry) = read_entry_head(&mut reader) {
-                let head_len = had - reader.rest.len();
-                let promoted = (place + head_len as u64, entry.promoted_len);
-                if promoted.0.checked_add(promoted.1).is_none_or(|end| end > index.len) {
-                    return Err(Error::corrupt(&index.path, place, "an index entry ends behind the file"));
-                }
-                let (token, position) = (Token::of_key(entry.key), entry.position);
-                self.head = Some(IndexEntry { token, key: Bytes::copy_from(entry.key), position, promoted });
-                // A promoted index is jumped over, not read.
-                self.at += head_len + promoted.1 as usize;
-                return Ok(());
-            }
-            if place + had as u64 >= index.len {
-                return Err(Error::corrupt(&index.path, place, "the index ends within an entry"));
-            }
-            let window = index.read(place, (had * 2).max(4 * BLOCK)).await?;
-            (self.window, self.position, self.at) = (window, place, 0);
-        }
+        self.head = self.entries.next(&self.sstable.index).await?;
+        Ok(())
     }
 }

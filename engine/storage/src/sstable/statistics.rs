@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use types::TableDef;
 
+use super::Version;
 use super::header::Header;
 use super::unfiltered::Marker;
 use crate::data::codec::Reader;
@@ -163,8 +164,10 @@ impl Collector {
         }
     }
 
+    /// One that says something counts as a row, as in Cassandra.
     pub fn static_row(&mut self, row: &Row) {
         self.cells(row);
+        self.rows += u64::from(!row.is_empty());
     }
 
     pub fn row(&mut self, row: &Row) {
@@ -313,20 +316,48 @@ impl Figures {
 }
 
 /// Reads a whole `Statistics.db`.
-pub(super) fn decode(bytes: &[u8], table: &TableDef) -> Result<(Header, Figures), String> {
+pub(super) fn decode(bytes: &[u8], table: &TableDef, version: Version) -> Result<(Header, Figures), String> {
+    let checked = version >= Version::Na;
     let mut reader = Reader::new(bytes);
     let text = |error: crate::Malformed| error.to_string();
+    let check = |reader: &mut Reader<'_>, until: usize| -> Result<(), String> {
+        // One running checksum over the numbers, without the checksums between them.
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes[..4]);
+        if until > 8 {
+            hasher.update(&bytes[8..until]);
+        }
+        let crc = reader.u32("checksum").map_err(text)?;
+        if crc == hasher.finalize() { Ok(()) } else { Err("the list of components fails its checksum".into()) }
+    };
     let count = reader.u32("number of components").map_err(text)?;
+    if count > 16 {
+        return Err(format!("{count} components"));
+    }
+    if checked {
+        check(&mut reader, 4)?;
+    }
     let mut components: Vec<(u32, usize)> = Vec::new();
-    for _ in 0..count.min(16) {
+    for _ in 0..count {
         let kind = reader.u32("component").map_err(text)?;
         components.push((kind, reader.u32("component").map_err(text)? as usize));
+    }
+    if checked {
+        let until = bytes.len() - reader.rest.len();
+        check(&mut reader, until)?;
     }
     let find = |wanted: u32| {
         let at = components.iter().position(|(kind, _)| *kind == wanted);
         let at = at.ok_or_else(|| format!("component {wanted} is missing"))?;
         let end = components.get(at + 1).map_or(bytes.len(), |(_, end)| *end);
-        bytes.get(components[at].1..end).ok_or_else(|| format!("component {wanted} lies outside of the file"))
+        let found = bytes.get(components[at].1..end).ok_or_else(|| format!("component {wanted} lies outside"))?;
+        if !checked {
+            return Ok(found);
+        }
+        match found.split_last_chunk::<4>() {
+            Some((found, crc)) if crc32fast::hash(found) == u32::from_be_bytes(*crc) => Ok(found),
+            _ => Err(format!("component {wanted} fails its checksum")),
+        }
     };
     let header = Header::read(find(HEADER)?, table)?;
     let mut stats = Reader::new(find(STATS)?);
@@ -335,12 +366,12 @@ pub(super) fn decode(bytes: &[u8], table: &TableDef) -> Result<(Header, Figures)
 }
 
 fn read_figures(reader: &mut Reader<'_>) -> Result<Figures, crate::Malformed> {
-    let mut partitions = 0;
+    let mut partitions = 0u64;
     for histogram in 0..2 {
         for _ in 0..reader.u32("histogram")? {
             reader.array::<8>("histogram")?;
             let count = u64::from_be_bytes(reader.array("histogram")?);
-            partitions += if histogram == 0 { count } else { 0 };
+            partitions = partitions.saturating_add(if histogram == 0 { count } else { 0 });
         }
     }
     reader.bytes(12, "commit log position")?;
@@ -401,7 +432,7 @@ mod tests {
         assert!(collector.tombstones.bins.len() <= BINS_MAX);
         let header = Header::of(&table, EncodingStats::NONE);
         let bytes = collector.encode(&header, 0.01, None);
-        let (read, figures) = decode(&bytes, &table).unwrap();
+        let (read, figures) = decode(&bytes, &table, Version::Me).unwrap();
         assert_eq!(read, header);
         assert_eq!((figures.min_timestamp, figures.max_timestamp, figures.partitions), (0, 999, 1000));
         assert_eq!((figures.max_local_deletion_s, figures.cells, figures.level), (99_900, 1000, 0));
@@ -409,7 +440,7 @@ mod tests {
         let ratio = figures.droppable_ratio(50_000);
         assert!((0.45..0.55).contains(&ratio), "{ratio}");
         for len in 0..bytes.len() {
-            assert!(decode(&bytes[..len], &table).is_err() || len > bytes.len() - 1);
+            assert!(decode(&bytes[..len], &table, Version::Me).is_err() || len > bytes.len() - 1);
         }
     }
 }

@@ -17,6 +17,12 @@ fn names() {
     assert_eq!(path, "f/me-12-big-Data.db");
     assert_eq!(parse_name(path.strip_prefix("f/").unwrap()), Some(12));
     assert_eq!(parse_name("mc-12-big-Data.db"), None);
+    assert_eq!(Descriptor::parse("f", "me-12-big-Data.db"), Ok(Descriptor::own("f", 12)));
+    let uuid = Descriptor::parse("f", "nb-3gt_15qk_2a9xc26e5ptp7o1wd2-big-Index.db").unwrap();
+    assert_eq!((uuid.version, &*uuid.prefix), (Version::Nb, "nb-3gt_15qk_2a9xc26e5ptp7o1wd2-big"));
+    for wrong in ["oa-1-big-Data.db", "da-1-bti-Data.db", "nb-1-bti-Data.db", "nb--big-Data.db", "manifest-0", ""] {
+        assert!(Descriptor::parse("f", wrong).is_err(), "{wrong}");
+    }
 }
 
 pub(super) fn table(compression: &[(&str, &str)], with_static: bool) -> Arc<TableDef> {
