@@ -91,10 +91,12 @@ impl CqlType {
     }
 
     /// A list, set, map or user type that is not frozen: it is stored as one cell per element.
+    #[inline]
     pub fn is_multi_cell(&self) -> bool {
         matches!(self, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) | CqlType::Udt(_))
     }
 
+    #[inline]
     pub fn is_counter(&self) -> bool {
         matches!(self, CqlType::Counter)
     }
@@ -115,13 +117,23 @@ impl CqlType {
     /// Length of every value where SSTables leave lengths out: Cassandra's `valueLengthIfFixed`. `date`, `time`,
     /// `smallint` and `tinyint` have one length too, but their classes do not override that method, so their
     /// cells carry a length.
+    #[inline]
     pub fn fixed_len(&self) -> Option<usize> {
-        match self.unfrozen() {
+        match self {
             CqlType::Boolean => Some(1),
             CqlType::Int | CqlType::Float => Some(4),
             CqlType::BigInt | CqlType::Double | CqlType::Timestamp => Some(8),
             CqlType::Uuid | CqlType::TimeUuid => Some(16),
+            CqlType::Vector(..) | CqlType::Frozen(_) => self.compound_fixed_len(),
+            _ => None,
+        }
+    }
+
+    /// Apart, so that the length of scalars, which is asked for each cell, needs no call.
+    fn compound_fixed_len(&self) -> Option<usize> {
+        match self {
             CqlType::Vector(element, dimension) => element.fixed_len()?.checked_mul(*dimension as usize),
+            CqlType::Frozen(inner) => inner.fixed_len(),
             _ => None,
         }
     }

@@ -60,12 +60,20 @@ pub(crate) struct Column {
     pub ty: CqlType,
     /// Index in the table's definition; `None` for a column that it has no more.
     pub index: Option<u16>,
+    /// Of the type, which is not asked again for each cell.
+    pub fixed_len: Option<usize>,
+    /// Whether it is stored as a cell for each element.
+    pub is_multi_cell: bool,
 }
 
 impl Column {
+    fn new(name: String, ty: CqlType, index: Option<u16>) -> Self {
+        Self { fixed_len: ty.fixed_len(), is_multi_cell: ty.is_multi_cell(), name, ty, index }
+    }
+
     /// Columns of several cells stand behind all others, both by name: `ColumnMetadata.comparisonOrder`.
     fn order(&self, other: &Column) -> std::cmp::Ordering {
-        (self.ty.is_multi_cell(), &self.name).cmp(&(other.ty.is_multi_cell(), &other.name))
+        (self.is_multi_cell, &self.name).cmp(&(other.is_multi_cell, &other.name))
     }
 }
 
@@ -102,11 +110,8 @@ impl Header {
     pub fn of(table: &TableDef, stats: EncodingStats) -> Self {
         let columns = |columns: &[ColumnDef]| {
             let numbered = (0u16..).zip(columns);
-            let column = |(index, column): (u16, &ColumnDef)| Column {
-                name: column.name.clone(),
-                ty: column.ty.clone(),
-                index: Some(index),
-            };
+            let column =
+                |(index, column): (u16, &ColumnDef)| Column::new(column.name.clone(), column.ty.clone(), Some(index));
             let mut list: Vec<Column> = numbered.map(column).collect();
             list.sort_by(Column::order);
             list
@@ -187,7 +192,7 @@ impl Header {
                 {
                     return Err(format!("column {name} is {class}, the table's is {}", known[index].ty));
                 }
-                list.push(Column { name, ty, index: index.map(|index| index as u16) });
+                list.push(Column::new(name, ty, index.map(|index| index as u16)));
             }
             // As `Columns.Builder` does, whatever the order of the names.
             list.sort_by(Column::order);

@@ -277,7 +277,7 @@ pub(super) fn write_row(
     }
     for (column, cell) in &row.cells {
         let place = usize::from(places[usize::from(*column)]);
-        write_cell(stats, columns[place].ty.fixed_len(), None, cell, row.marker, body);
+        write_cell(stats, columns[place].fixed_len, None, cell, row.marker, body);
     }
     for column in row.complex.iter() {
         if flags & HAS_COMPLEX_DELETION != 0 {
@@ -346,7 +346,7 @@ fn write_cell(
 /// Which columns a row has: below 64 the bits of the missing ones, else their count and the shorter list.
 fn write_subset(row: &Row, columns: &[Column], out: &mut Vec<u8>) {
     let present = |place: usize| match columns[place].index {
-        Some(index) if columns[place].ty.is_multi_cell() => row.complex.get(index).is_some(),
+        Some(index) if columns[place].is_multi_cell => row.complex.get(index).is_some(),
         Some(index) => row.cells.binary_search_by_key(&index, |(c, _)| *c).is_ok(),
         None => false,
     };
@@ -470,27 +470,22 @@ fn read_row_fields(
     if flags & HAS_DELETION != 0 {
         row.deletion = Some(stats.deletion(reader)?);
     }
-    let mut one = |column: &Column, reader: &mut Reader<'_>| -> Result<(), Parse> {
-        if column.ty.is_multi_cell() {
+    let all = flags & HAS_ALL_COLUMNS != 0;
+    let present = if all { Vec::new() } else { read_subset(columns.len(), reader)? };
+    let count = if all { columns.len() } else { present.len() };
+    row.cells.reserve_exact(count);
+    for at in 0..count {
+        let column = &columns[if all { at } else { present[at] }];
+        if column.is_multi_cell {
             let complex = read_complex(stats, column, flags, row.marker, reader, whole)?;
             if column.index.is_some() {
                 row.complex.push(complex);
             }
-            return Ok(());
+            continue;
         }
-        let cell = read_cell(stats, column.ty.fixed_len(), None, row.marker, reader, whole)?;
+        let cell = read_cell(stats, column.fixed_len, None, row.marker, reader, whole)?;
         if let Some(index) = column.index {
             row.cells.push((index, cell));
-        }
-        Ok(())
-    };
-    if flags & HAS_ALL_COLUMNS != 0 {
-        for column in columns {
-            one(column, reader)?;
-        }
-    } else {
-        for index in read_subset(columns.len(), reader)? {
-            one(&columns[index], reader)?;
         }
     }
     Ok(row)

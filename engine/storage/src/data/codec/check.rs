@@ -164,8 +164,11 @@ fn check_row<'a>(
 #[inline]
 fn check_value(value: &[u8], column: &ColumnDef) -> Result<(), Malformed> {
     match &column.ty {
+        CqlType::Blob | CqlType::Text | CqlType::Ascii => Ok(()),
         CqlType::Counter => counter::shards(value).map(drop),
-        ty if ty.is_multi_cell() => malformed("column: it is made of several cells"),
+        CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) | CqlType::Udt(_) => {
+            malformed("column: it is made of several cells")
+        }
         _ => check_length(value, column),
     }
 }
