@@ -131,6 +131,10 @@ pub struct Serve {
     /// Limit of compaction's writes of the whole node, in MB/s; 0 is no limit.
     #[arg(long, default_value_t = 0.0, value_name = "MB/S")]
     pub compaction_throughput: f64,
+    /// What the disks can do, in a file as ScyllaDB's iotune writes it (io_properties.yaml) [default: not known, and
+    /// only the number of operations in flight is bounded].
+    #[arg(long, value_name = "FILE")]
+    pub io_properties: Option<PathBuf>,
     /// How long an idle shard keeps looking for work before it sleeps, in microseconds: lower latency for more CPU.
     #[arg(long, default_value_t = 0, value_name = "US")]
     pub busy_poll: u64,

@@ -7,6 +7,7 @@
 mod args;
 mod bench;
 mod exit;
+mod io_properties;
 mod list;
 mod run;
 mod serve;

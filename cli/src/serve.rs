@@ -11,6 +11,7 @@ use storage::SyncMode;
 
 use crate::args::{Serve, Sync};
 use crate::exit::{Code, Failure};
+use crate::io_properties;
 use crate::signal;
 
 /// A sync of the commit log on a slow disk takes less.
@@ -28,6 +29,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
         shards: args.shards,
         cpus: (!args.cpus.is_empty()).then(|| args.cpus.clone()),
         busy_poll: Duration::from_micros(args.busy_poll),
+        io: args.io_properties.as_deref().map(io_properties::load).transpose()?.unwrap_or_default(),
         ..Default::default()
     };
     let (ended, end) = mpsc::channel();
@@ -90,11 +92,14 @@ fn node_config(args: &Serve) -> Result<NodeConfig, Failure> {
             Failure::with_help(Code::Usage, text, "give the folder a name of UTF-8 characters")
         })
     };
-    let data = path(&args.data)?;
+    // Mount points are absolute.
+    let absolute = |folder: &std::path::Path| std::path::absolute(folder).map_err(Failure::unexpected);
+    let known = args.io_properties.is_some();
+    let data = path(&if known { absolute(&args.data)? } else { args.data.clone() })?;
     let address = args.listen.ip();
     let mut config = NodeConfig::single(address, &data);
     if let Some(commitlog) = &args.commitlog {
-        config.commitlog_dir = path(commitlog)?;
+        config.commitlog_dir = path(&if known { absolute(commitlog)? } else { commitlog.clone() })?;
     }
     if !args.nodes.is_empty() {
         if !args.nodes.contains(&address) {

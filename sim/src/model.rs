@@ -63,6 +63,8 @@ pub struct HostModel {
     pub clock_skew_ns: i64,
     /// From a shard's message to its arrival on another shard.
     pub cross_shard_ns: u64,
+    /// What the shards are told of the disks, as a real node is; nothing unless the experiment says so.
+    pub io: reactor::IoConfig,
 }
 
 /// Name in a cost table of a packet's handling on an interrupt CPU, beside what the shard itself spends.
@@ -89,6 +91,7 @@ impl HostModel {
             page_cache_bytes: 0,
             clock_skew_ns: 0,
             cross_shard_ns: CROSS_SHARD_NS,
+            io: reactor::IoConfig::default(),
         }
     }
 
@@ -131,6 +134,7 @@ impl HostModel {
             page_cache_bytes: system.memory.as_ref().map_or(0, |memory| memory.plan(instance.ram.u64()).page_cache),
             clock_skew_ns: 0,
             cross_shard_ns: CROSS_SHARD_NS,
+            io: reactor::IoConfig::default(),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::ffi::CString;
 use std::io;
 use std::rc::Rc;
 
-use crate::slot::{submit, submit_detached};
+use crate::io::QueueId;
+use crate::slot::{submit, submit_detached, submit_queued};
 use crate::{Buf, Fd, Op, OpenFlags, Shard, Work};
 
 fn c_path(path: &str) -> io::Result<CString> {
@@ -18,6 +19,7 @@ const CHUNK_MAX: usize = 1 << 30;
 struct Owned {
     fd: Fd,
     direct: bool,
+    queue: QueueId,
 }
 
 impl Drop for Owned {
@@ -33,7 +35,8 @@ pub struct File(Rc<Owned>);
 impl File {
     pub async fn open(path: &str, flags: OpenFlags) -> io::Result<File> {
         let (result, _) = submit(Op::Open { path: c_path(path)?, flags }, None).await;
-        Ok(File(Rc::new(Owned { fd: Fd(result? as u32), direct: flags.direct })))
+        let queue = Shard::with(|shard| shard.io().of_path(path));
+        Ok(File(Rc::new(Owned { fd: Fd(result? as u32), direct: flags.direct, queue })))
     }
 
     /// Appends up to `len` bytes from `offset` to the buffer; fewer only at the end of the file.
@@ -44,7 +47,7 @@ impl File {
             crate::charge(Work::DiskSubmit, (len - done) as u64);
             let chunk = (len - done).min(CHUNK_MAX) as u32;
             let op = Op::Read { fd: self.0.fd, offset: offset + done as u64, len: chunk };
-            let (result, returned) = submit(op, Some(buf)).await;
+            let (result, returned) = submit_queued(self.0.queue, op, buf).await;
             buf = returned.unwrap_or_default();
             match result {
                 Ok(0) => break,
@@ -67,7 +70,7 @@ impl File {
         while done < buf.len() {
             crate::charge(Work::DiskSubmit, (buf.len() - done) as u64);
             let op = Op::Write { fd: self.0.fd, offset: offset + done as u64, skip: done as u32 };
-            let (result, returned) = submit(op, Some(buf)).await;
+            let (result, returned) = submit_queued(self.0.queue, op, buf).await;
             buf = returned.unwrap_or_default();
             match result {
                 Ok(0) => return (Err(io::ErrorKind::WriteZero.into()), buf),

@@ -21,6 +21,7 @@ mod counters;
 mod eager;
 pub mod fs;
 mod group;
+pub mod io;
 mod message;
 pub mod net;
 mod op;
@@ -38,6 +39,7 @@ pub use buf::Buf;
 pub use counters::{Counters, WorkCount};
 pub use eager::run_or_spawn;
 pub use group::Group;
+pub use io::{IoClassStats, IoConfig, IoStats};
 pub use message::{submit_to, submit_to_with};
 pub use op::{Fd, Op, OpenFlags};
 pub use shard::{Ran, Remote, Shard, ShardConfig};
@@ -83,6 +85,11 @@ pub fn shard_index() -> (usize, usize) {
 /// The group of the task being polled; what a helper task that works on its behalf should be spawned in.
 pub fn current_group() -> Group {
     Shard::with(|shard| shard.current_group())
+}
+
+/// Changes a scheduling group's part of the shard's CPU and of its disks, from now on.
+pub fn set_shares(group: Group, shares: u32) {
+    Shard::with(|shard| shard.set_shares(group, shares));
 }
 
 /// Registers `value` as the current shard's only `T`; messages from other shards find it again with [`local`].

@@ -15,6 +15,7 @@ use crossbeam_queue::SegQueue;
 use crate::backend::{Backend, Message};
 use crate::counters::Counters;
 use crate::group::Groups;
+use crate::io::{IoConfig, IoQueues, IoStats, Ticket};
 use crate::slot::{Completed, SlotId, Slots, submit_detached};
 use crate::task::{JoinHandle, Queued, TaskRef, joinable};
 use crate::time::Timers;
@@ -30,11 +31,13 @@ pub struct ShardConfig {
     pub task_quota_ns: u64,
     /// A poll longer than this is reported with its task's name. Scylla's default, 25 ms.
     pub stall_ns: u64,
+    /// The node's disks.
+    pub io: IoConfig,
 }
 
 impl ShardConfig {
     pub fn new(index: usize, count: usize) -> Self {
-        Self { index, count, task_quota_ns: 500_000, stall_ns: 25_000_000 }
+        Self { index, count, task_quota_ns: 500_000, stall_ns: 25_000_000, io: IoConfig::default() }
     }
 }
 
@@ -126,6 +129,7 @@ pub struct Shard {
     groups: Groups,
     tasks: RefCell<Vec<TaskRef>>,
     slots: Slots,
+    io: IoQueues,
     timers: Timers,
     counters: Counters,
     locals: RefCell<BTreeMap<TypeId, Rc<dyn Any>>>,
@@ -137,6 +141,9 @@ pub struct Shard {
     /// Name of the task polled last; says whose a panic was.
     task_name: Cell<&'static str>,
 }
+
+/// Linux's ECANCELED, which backends give too.
+const CANCELLED: i32 = 125;
 
 thread_local! {
     static CURRENT: Cell<*const Shard> = const { Cell::new(ptr::null()) };
@@ -163,6 +170,7 @@ impl Drop for Entered {
 impl Shard {
     pub fn new(config: ShardConfig, backend: Rc<dyn Backend>, remote: Arc<Remote>) -> Rc<Self> {
         Rc::new(Self {
+            io: IoQueues::new(&config.io, config.count),
             config,
             backend,
             remote,
@@ -227,6 +235,15 @@ impl Shard {
         &self.slots
     }
 
+    pub(crate) fn io(&self) -> &IoQueues {
+        &self.io
+    }
+
+    /// What the shard's I/O queues did so far, by disk.
+    pub fn io_stats(&self) -> Vec<IoStats> {
+        self.io.stats()
+    }
+
     pub(crate) fn timers(&self) -> &Timers {
         &self.timers
     }
@@ -248,8 +265,15 @@ impl Shard {
         self.task_name.get()
     }
 
+    /// Of the CPU and of every disk.
     pub fn set_shares(&self, group: Group, shares: u32) {
         self.groups.set_shares(group, shares);
+        self.io.set_shares(group, shares);
+    }
+
+    /// Of every disk alone.
+    pub fn set_io_shares(&self, group: Group, shares: u32) {
+        self.io.set_shares(group, shares);
     }
 
     /// CPU used by a group so far, in nanoseconds.
@@ -449,7 +473,11 @@ impl Shard {
 
     fn complete_inner(&self, slot: SlotId, fill: impl FnOnce(&Op, Option<&mut Buf>) -> io::Result<u64>) {
         let _entered = Entered(CURRENT.replace(self));
-        match self.slots.complete(slot, fill) {
+        let (completed, ticket) = self.slots.complete(slot, fill);
+        if let Some(ticket) = ticket {
+            self.end_io(&ticket);
+        }
+        match completed {
             Completed::Wake(waker) => waker.wake(),
             Completed::Nobody(buf, opened) => {
                 drop(buf);
@@ -463,15 +491,51 @@ impl Shard {
         }
     }
 
-    /// When the earliest timer is due, if there is one.
-    pub fn next_timer(&self) -> Option<u64> {
-        self.timers.next()
+    /// A request of the I/O queue has ended: others may go.
+    #[inline]
+    fn end_io(&self, ticket: &Ticket) {
+        if ticket.is_waiting() {
+            return; // dropped in the queue
+        }
+        let now = self.now();
+        self.io.ended(now, ticket);
+        if self.io.has_waiting() {
+            self.start_queued(now);
+        }
     }
 
-    /// Wakes the tasks whose timers are due at `now`.
+    /// Gives the world what the I/O queues let go.
+    fn start_queued(&self, now: u64) {
+        if self.closing.get() {
+            return; // what waits is being dropped
+        }
+        while let Some(slot) = self.io.next(now) {
+            self.slots.start_queued(self, slot, now);
+        }
+    }
+
+    /// Nobody wants an operation any more that waits in its queue.
+    pub(crate) fn drop_queued(&self, slot: SlotId, ticket: &Ticket) {
+        self.io.remove(ticket, slot);
+        self.complete(slot, Err(io::Error::from_raw_os_error(CANCELLED)));
+    }
+
+    /// When the earliest timer is due, or an I/O queue has something to give to the world, if ever.
+    pub fn next_timer(&self) -> Option<u64> {
+        let timer = self.timers.next();
+        if !self.io.has_waiting() {
+            return timer;
+        }
+        timer.into_iter().chain(self.io.next_at()).min()
+    }
+
+    /// Wakes the tasks whose timers are due at `now`, and lets the I/O queues go on.
     pub fn fire_timers(&self, now: u64) {
         let _entered = Entered(CURRENT.replace(self));
         self.timers.fire(now);
+        if self.io.has_waiting() {
+            self.start_queued(now);
+        }
     }
 
     /// Drops every task, then has the backend end what is in flight. The shard runs nothing any more.

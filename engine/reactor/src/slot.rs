@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use crate::io::{Direction, QueueId, Ticket};
 use crate::{Buf, Fd, Op, Shard};
 
 /// Names an operation in flight. The generation makes a stale id harmless.
@@ -48,6 +49,8 @@ struct Slot {
 struct Body {
     op: Op,
     buf: Option<Buf>,
+    /// Of a read or write of a file.
+    ticket: Option<Ticket>,
 }
 
 pub(crate) struct Slots {
@@ -95,13 +98,14 @@ impl Slots {
                 slot.state = state;
                 slot.body.op = op;
                 slot.body.buf = buf;
+                slot.body.ticket = None;
                 let generation = slot.generation;
                 inner.free = next;
                 SlotId { index, generation }
             }
             None => {
                 let index = inner.slots.len() as u32;
-                inner.slots.push(Slot { generation: 0, state, body: Box::new(Body { op, buf }) });
+                inner.slots.push(Slot { generation: 0, state, body: Box::new(Body { op, buf, ticket: None }) });
                 SlotId { index, generation: 0 }
             }
         }
@@ -126,19 +130,20 @@ impl Slots {
         &self,
         id: SlotId,
         fill: impl FnOnce(&Op, Option<&mut Buf>) -> io::Result<u64>,
-    ) -> Completed {
+    ) -> (Completed, Option<Ticket>) {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
         let Some(slot) = inner.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation) else {
-            return Completed::Stale;
+            return (Completed::Stale, None);
         };
         if matches!(slot.state, State::Free { .. } | State::Done(_)) {
-            return Completed::Stale;
+            return (Completed::Stale, None);
         }
         let body = &mut *slot.body;
+        let ticket = body.ticket.take();
         let result = fill(&body.op, body.buf.as_mut());
         inner.in_flight -= 1;
-        match std::mem::replace(&mut slot.state, State::Done(Ok(0))) {
+        let completed = match std::mem::replace(&mut slot.state, State::Done(Ok(0))) {
             State::Waiting { waker } => {
                 slot.state = State::Done(result);
                 waker.map_or(Completed::Nobody(None, None), Completed::Wake)
@@ -154,7 +159,30 @@ impl Slots {
                 inner.release(id.index);
                 Completed::Nobody(buf, opened)
             }
+        };
+        (completed, ticket)
+    }
+
+    /// Gives an operation to the backend whose turn in the I/O queue has come.
+    pub(crate) fn start_queued(&self, shard: &Shard, id: SlotId, now_ns: u64) {
+        if let Some(ticket) = &mut self.inner.borrow_mut().slots[id.index as usize].body.ticket {
+            ticket.begin(now_ns);
         }
+        self.start(shard, id);
+    }
+
+    /// The ticket of an operation that still waits in the I/O queue.
+    fn waiting_ticket(&self, id: SlotId) -> Option<Ticket> {
+        let inner = self.inner.borrow();
+        let slot = inner.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.body.ticket.filter(Ticket::is_waiting)
+    }
+
+    /// Asks the I/O queue for a slot's operation. True when it may go at once.
+    fn ask(&self, shard: &Shard, id: SlotId, queue: QueueId, direction: Direction, bytes: u64) -> bool {
+        let ticket = shard.io().ask(shard.now(), queue, shard.current_group(), direction, bytes, id);
+        self.inner.borrow_mut().slots[id.index as usize].body.ticket = Some(ticket);
+        !ticket.is_waiting()
     }
 
     /// Advances the buffer of a finished receive or read by what the kernel wrote.
@@ -191,6 +219,22 @@ pub(crate) fn submit(op: Op, buf: Option<Buf>) -> Submitted {
     Shard::with(|shard| {
         let id = shard.slots().allocate(op, buf, false);
         shard.slots().start(shard, id);
+        Submitted { id, taken: false, _here: PhantomData }
+    })
+}
+
+/// Submits a read or a write of a file on the current shard, by way of its disk's queue.
+pub(crate) fn submit_queued(queue: QueueId, op: Op, buf: Buf) -> Submitted {
+    Shard::with(|shard| {
+        let (direction, bytes) = match &op {
+            Op::Write { skip, .. } => (Direction::Write, buf.len() as u64 - u64::from(*skip)),
+            Op::Read { len, .. } => (Direction::Read, u64::from(*len)),
+            _ => unreachable!("only reads and writes are queued"),
+        };
+        let id = shard.slots().allocate(op, Some(buf), false);
+        if shard.slots().ask(shard, id, queue, direction, bytes) {
+            shard.slots().start(shard, id);
+        }
         Submitted { id, taken: false, _here: PhantomData }
     })
 }
@@ -274,7 +318,11 @@ impl Drop for Submitted {
                 }
             };
             if waiting {
-                shard.backend().cancel(shard, id);
+                match shard.slots().waiting_ticket(id) {
+                    None => shard.backend().cancel(shard, id),
+                    // The world has never heard of it.
+                    Some(ticket) => shard.drop_queued(id, &ticket),
+                }
             }
             if let Some(fd) = leftover.0 {
                 submit_detached(shard, Op::Close { fd });

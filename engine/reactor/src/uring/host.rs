@@ -188,6 +188,7 @@ fn run<Fut: Future<Output = ()> + 'static>(
         count: config.shards,
         task_quota_ns: config.task_quota.as_nanos() as u64,
         stall_ns: config.stall.as_nanos() as u64,
+        io: config.io.clone(),
     };
     let shard = Shard::new(shard_config, ring.clone(), common.remotes[index].clone());
     let ran = catch_unwind(AssertUnwindSafe(|| {

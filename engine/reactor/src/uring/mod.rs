@@ -48,6 +48,8 @@ pub struct Config {
     pub on_panic: OnPanic,
     pub task_quota: Duration,
     pub stall: Duration,
+    /// The node's disks; each shard has an equal part of them.
+    pub io: crate::IoConfig,
 }
 
 impl Default for Config {
@@ -61,6 +63,7 @@ impl Default for Config {
             on_panic: OnPanic::default(),
             task_quota: Duration::from_nanos(shard.task_quota_ns),
             stall: Duration::from_nanos(shard.stall_ns),
+            io: shard.io,
         }
     }
 }

@@ -9,6 +9,7 @@
 #![allow(clippy::async_yields_async)] // a handle of a task is an output like any other
 
 pub mod files;
+pub mod io;
 pub mod net;
 pub mod ownership;
 pub mod shards;
@@ -116,6 +117,10 @@ macro_rules! conformance {
                 rename_replaces, rename_of_nothing_is_not_found, link_names_the_same_bytes, an_unlinked_file_stays_open,
                 folders_are_made_listed_and_removed, replace_leaves_one_whole_file,
                 many_files_opened_and_dropped_close,
+            }
+            io::{
+                more_than_the_depth_at_once_are_all_done, operations_dropped_in_the_queue_leave_nothing,
+                each_group_is_a_class_of_its_own, shares_change_while_it_runs,
             }
             net::{
                 echo, bytes_keep_their_order, a_slow_reader_gets_everything, the_end_is_zero_bytes,
