@@ -1,6 +1,7 @@
 //! Memtables become SSTables.
 
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use reactor::{Group, Work};
 use types::Token;
@@ -14,6 +15,9 @@ use crate::{Bytes, Error};
 /// Partitions that are decoded before the other tasks get their turn.
 const PARTITIONS_AT_ONCE: usize = 64;
 
+/// Between two attempts of a flush that found no room, or could not read back what it had written.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// The task that flushes when memory or the commit log run full.
 pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
     let task = async move {
@@ -23,11 +27,22 @@ pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
                 return;
             }
             signals.flush_wanted.set(false);
-            let Some(storage) = storage.upgrade() else { return };
-            while let Some(table) = storage.table_to_flush() {
-                if let Err(error) = storage.flush_table(&table).await {
-                    tracing::error!(%error, "a flush failed; storage stops");
-                    storage.stop(&error);
+            loop {
+                let failed = {
+                    let Some(storage) = storage.upgrade() else { return };
+                    let Some(table) = storage.table_to_flush() else { break };
+                    storage.flush_table(&table).await
+                };
+                match failed {
+                    Ok(()) => {}
+                    Err(error) if error.may_be_retried() => {
+                        tracing::warn!(%error, "a flush failed and is tried again");
+                        // Nothing is held meanwhile: the storage may go.
+                        let _ = reactor::time::timeout(RETRY_AFTER, signals.closing.notified()).await;
+                    }
+                    Err(_) => return, // all has stopped
+                }
+                if signals.closed.get() {
                     return;
                 }
             }
@@ -41,6 +56,10 @@ impl Storage {
     /// commit log is too large.
     fn table_to_flush(&self) -> Option<Rc<Table>> {
         let tables = self.tables_by_id();
+        // Those whose last flush failed.
+        if let Some(table) = tables.iter().find(|table| !table.flushing.borrow().is_empty()) {
+            return Some(table.clone());
+        }
         if self.active_bytes() as u64 * 2 >= self.config().memtable_limit_bytes {
             let size = |table: &Rc<Table>| table.active.borrow().borrow().bytes();
             return tables.into_iter().filter(|table| size(table) > 0).max_by_key(size);
@@ -69,19 +88,66 @@ impl Storage {
                 table.flushing.borrow_mut().retain(|other| !Rc::ptr_eq(other, &memtable));
                 self.flushed(memtable.borrow().bytes());
             }
-            result?;
+            if let Err(error) = result {
+                return Err(self.flush_failed(error));
+            }
         }
+        self.has_space();
         self.release_segments();
         self.wake_compaction();
         Ok(())
     }
 
+    /// What a failure means for writes: those to come wait for room, or nothing is acknowledged any more.
+    fn flush_failed(&self, error: Error) -> Error {
+        match error.no_space() {
+            Some(path) => self.out_of_space(path),
+            None if error.may_be_retried() => {}
+            None => {
+                tracing::error!(%error, "a flush failed; storage stops");
+                self.stop(&error);
+            }
+        }
+        self.wake_flush();
+        error
+    }
+
     async fn flush_memtable(&self, table: &Rc<Table>, memtable: &SharedMemtable) -> Result<(), Error> {
-        let (def, stats, keys, upto) = {
-            let memtable = memtable.borrow();
-            (memtable.def.clone(), memtable.encoding_stats(), memtable.partitions() as u64, memtable.upto)
-        };
+        let upto = memtable.borrow().upto;
         let generation = table.take_generation(self.config());
+        let sstable = match self.write_memtable(table, memtable, generation).await {
+            Ok(sstable) => sstable,
+            Err(error) => {
+                // No manifest names it, and its room may be what is missing.
+                let _ = remove_files(&table.folder, generation).await;
+                return Err(error);
+            }
+        };
+        let published = table.publish(self.config(), |now| {
+            // A truncation meanwhile has taken the memtable away: its records are not to come back.
+            let wanted = table.flushing.borrow().iter().any(|other| Rc::ptr_eq(other, memtable));
+            wanted.then(|| (now.iter().cloned().chain(sstable.clone()).collect(), upto))
+        });
+        if published.await? {
+            update_row_cache(table, memtable, generation).await?;
+            add(&table.counts.flushes, 1);
+        } else if let Some(sstable) = sstable {
+            sstable.remove().await?;
+        }
+        Ok(())
+    }
+
+    /// An SSTable, durable and open, of what a memtable has; `None` when it has nothing that counts.
+    async fn write_memtable(
+        &self,
+        table: &Rc<Table>,
+        memtable: &SharedMemtable,
+        generation: u64,
+    ) -> Result<Option<Rc<Sstable>>, Error> {
+        let (def, stats, keys) = {
+            let memtable = memtable.borrow();
+            (memtable.def.clone(), memtable.encoding_stats(), memtable.partitions() as u64)
+        };
         let writer = Writer::create(&table.folder, generation, def.clone(), stats, keys).await?;
         let mut writer = writer.column_index_bytes(self.config().column_index_bytes);
         let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
@@ -109,29 +175,16 @@ impl Storage {
             }
             reactor::time::yield_now().await;
         }
-        let sstable = if written && !table.dropped.get() {
-            let bytes = writer.finish().await?;
-            add(&table.counts.flushed_bytes, bytes);
-            let sstable = Sstable::open(&table.folder, generation, def, self.cache()).await?;
-            let made_s = (reactor::wall_us() / 1_000_000) as u32;
-            Some(sstable.standing(Standing { level: 0, run: generation, made_s, from: None }))
-        } else {
+        if !written || table.dropped.get() {
             drop(writer);
             remove_files(&table.folder, generation).await?;
-            None
-        };
-        let published = table.publish(self.config(), |now| {
-            // A truncation meanwhile has taken the memtable away: its records are not to come back.
-            let wanted = table.flushing.borrow().iter().any(|other| Rc::ptr_eq(other, memtable));
-            wanted.then(|| (now.iter().cloned().chain(sstable.clone()).collect(), upto))
-        });
-        if published.await? {
-            update_row_cache(table, memtable, generation).await?;
-            add(&table.counts.flushes, 1);
-        } else if let Some(sstable) = sstable {
-            sstable.remove().await?;
+            return Ok(None);
         }
-        Ok(())
+        let bytes = writer.finish().await?;
+        add(&table.counts.flushed_bytes, bytes);
+        let sstable = Sstable::open(&table.folder, generation, def, self.cache()).await?;
+        let made_s = (reactor::wall_us() / 1_000_000) as u32;
+        Ok(Some(sstable.standing(Standing { level: 0, run: generation, made_s, from: None })))
     }
 }
 

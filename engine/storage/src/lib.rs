@@ -23,6 +23,7 @@ mod folders;
 mod lru;
 mod manifest;
 mod memtable;
+mod quarantine;
 mod read;
 mod row_cache;
 mod scan;

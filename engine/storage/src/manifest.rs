@@ -104,6 +104,16 @@ impl Manifest {
         fs::replace(folder, &name, self.encode().as_bytes()).await.map_err(Error::io(&path, "replace"))
     }
 
+    /// Removes what a replacement that never came to its end has left among `names`.
+    pub async fn remove_staged(folder: &str, shard: u32, names: &[String]) -> Result<(), Error> {
+        let staged = format!("{}.tmp", name(shard));
+        if names.contains(&staged) {
+            let path = format!("{folder}/{staged}");
+            fs::remove(&path).await.map_err(Error::io(&path, "remove"))?;
+        }
+        Ok(())
+    }
+
     pub async fn remove(folder: &str, shard: u32) -> Result<(), Error> {
         let path = format!("{folder}/{}", name(shard));
         match fs::remove(&path).await {

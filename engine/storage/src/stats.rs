@@ -28,6 +28,8 @@ pub struct TableStats {
     pub memtable_partitions: u64,
     pub flushing_bytes: u64,
     pub sstables: u64,
+    /// Damaged ones, those that cannot even be opened included.
+    pub quarantined_sstables: u64,
     pub disk_bytes: u64,
     /// Summaries, bloom filters and checksums.
     pub sstable_memory_bytes: u64,

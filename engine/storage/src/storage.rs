@@ -18,7 +18,7 @@ use crate::data::{MutationHead, check_partition};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::read::{Page, PartitionRead};
-use crate::sstable::Sstable;
+use crate::sstable::{self, Sstable};
 use crate::table::{Table, add};
 use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
 
@@ -45,6 +45,7 @@ pub struct Storage {
 #[derive(Default)]
 pub(crate) struct Signals {
     pub closed: Cell<bool>,
+    pub closing: Notify,
     pub flush: Notify,
     pub flush_wanted: Cell<bool>,
     pub compaction: Notify,
@@ -54,6 +55,7 @@ pub(crate) struct Signals {
 impl Signals {
     fn close(&self) {
         self.closed.set(true);
+        self.closing.notify_all();
         self.flush.notify_all();
         self.compaction.notify_all();
     }
@@ -198,8 +200,13 @@ impl Storage {
             let old = table.sstables.borrow().clone();
             let mut reopened = Vec::with_capacity(old.len());
             for sstable in old {
-                let again = Sstable::open(&table.folder, sstable.generation, def.clone(), &self.cache).await?;
-                reopened.push(again.standing(sstable.standing));
+                match Sstable::open(&table.folder, sstable.generation, def.clone(), &self.cache).await {
+                    Ok(again) => reopened.push(again.standing(sstable.standing)),
+                    Err(error) if error.is_damage() => {
+                        table.set_unreadable(sstable.generation, sstable.standing, &error).await;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             // Writes that came in meanwhile have the old columns; from here to the end nothing waits.
             if table.active.borrow().borrow().is_empty() && table.flushing.borrow().is_empty() {
@@ -227,6 +234,9 @@ impl Storage {
         for sstable in sstables {
             sstable.remove().await?;
         }
+        for generation in table.quarantine.clear() {
+            sstable::remove_files(&table.folder, generation).await?;
+        }
         // Fails while another shard still has files there, or an old snapshot.
         let _ = fs::remove_dir(&table.folder).await;
         self.release_segments();
@@ -242,6 +252,7 @@ impl Storage {
         self.active_bytes.set(self.active_bytes.get() - old.borrow().bytes());
         self.forget_flushing(&table);
         let mut removed = Vec::new();
+        let unreadable = table.quarantine.clear();
         let empty = |now: &[Rc<Sstable>]| {
             removed = now.to_vec();
             Some((Vec::new(), upto))
@@ -250,6 +261,9 @@ impl Storage {
         table.rename_rows();
         for sstable in removed {
             sstable.remove().await?;
+        }
+        for generation in unreadable {
+            sstable::remove_files(&table.folder, generation).await?;
         }
         self.release_segments();
         Ok(())
@@ -352,6 +366,7 @@ impl Storage {
     pub async fn read_page(&self, command: ReadCommand) -> Result<Page, Error> {
         let table = self.table(command.table)?;
         add(&table.counts.reads, 1);
+        table.quarantine.check(Some(&command.key))?;
         let def = table.def();
         let read = PartitionRead {
             def: &def,
@@ -368,14 +383,16 @@ impl Storage {
             return Ok(answer);
         }
         // What is read here is seldom; in the caller's future it would make every read larger.
-        Box::pin(async { read.page(read.sources(&table).await?).await }).await
+        let page = Box::pin(async { read.page(read.sources(&table).await?).await }).await;
+        page.inspect_err(|error| table.noticed(error))
     }
 
     /// Partitions in token order, and whether there may be more behind them.
     pub async fn scan(&self, command: ScanCommand) -> Result<(Vec<Partition>, bool), Error> {
         let table = self.table(command.table)?;
         add(&table.counts.reads, 1);
-        crate::scan::scan(&table, &command).await
+        table.quarantine.check(None)?;
+        crate::scan::scan(&table, &command).await.inspect_err(|error| table.noticed(error))
     }
 
     /// Writes memtables to SSTables: one table's, or all.
@@ -418,6 +435,7 @@ impl Storage {
                 memtable_partitions: active.partitions() as u64,
                 flushing_bytes: table.flushing.borrow().iter().map(|m| m.borrow().bytes() as u64).sum(),
                 sstables: table.sstables.borrow().len() as u64,
+                quarantined_sstables: table.quarantine.len() as u64,
                 disk_bytes: table.sstables.borrow().iter().map(|sstable| sstable.disk_bytes).sum(),
                 sstable_memory_bytes: table.sstables.borrow().iter().map(|s| s.memory_bytes() as u64).sum(),
                 flushes: counts.flushes.get(),
@@ -505,7 +523,7 @@ impl Storage {
         self.room.notify_all();
     }
 
-    fn wake_flush(&self) {
+    pub(crate) fn wake_flush(&self) {
         if !self.signals.flush_wanted.replace(true) {
             self.signals.flush.notify_all();
         }
@@ -523,6 +541,16 @@ impl Storage {
             let needed = self.tables_by_id().iter().filter_map(|table| table.first_segment()).min();
             self.log.release_before(needed.unwrap_or_else(|| self.log.position().segment));
         }
+    }
+
+    /// A flush finds no room: writes are refused until [`Storage::has_space`].
+    pub(crate) fn out_of_space(&self, path: &str) {
+        self.log.set_full("flush", path);
+        self.room.notify_all();
+    }
+
+    pub(crate) fn has_space(&self) {
+        self.log.clear_full("flush");
     }
 
     /// Nothing is acknowledged any more.

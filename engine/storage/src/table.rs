@@ -15,8 +15,9 @@ use crate::compaction::picture::{Candidate, Picture};
 use crate::compaction::strategy::{Memory, Strategy};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
+use crate::quarantine::Quarantine;
 use crate::row_cache::RowCache;
-use crate::sstable::{self, Sstable};
+use crate::sstable::{self, Sstable, Standing};
 use crate::{Config, Error};
 
 pub(crate) type SharedMemtable = Rc<RefCell<Memtable>>;
@@ -52,6 +53,8 @@ pub(crate) struct Table {
     pub dropped: Cell<bool>,
     /// Its columns are about to change: writes wait.
     pub held: Cell<bool>,
+    /// Damaged SSTables.
+    pub quarantine: Quarantine,
     pub counts: Counts,
 }
 
@@ -103,6 +106,7 @@ impl Table {
             compaction_after_ns: Cell::new(0),
             dropped: Cell::new(false),
             held: Cell::new(false),
+            quarantine: Quarantine::default(),
             counts: Counts::default(),
         }
     }
@@ -144,9 +148,13 @@ impl Table {
         let table = Self::new(def, &config.data_dir, cache.rows.clone());
         crate::folders::create(&table.folder).await?;
         let manifest = Manifest::load(&table.folder, config.shard).await?;
+        // After a kill the kernel may show a manifest whose name is not durable yet. What is believed now must still
+        // be there when the power fails.
+        fs::sync_dir(&table.folder).await.map_err(Error::io(&table.folder, "sync folder"))?;
         table.flushed_upto.set(manifest.flushed_upto);
         let mut next = manifest.next.max(1);
         let names = fs::read_dir(&table.folder).await.map_err(Error::io(&table.folder, "list"))?;
+        Manifest::remove_staged(&table.folder, config.shard, &names).await?;
         let mut leftovers: Vec<u64> = Vec::new();
         for generation in names.iter().filter_map(|name| sstable::parse_name(name)) {
             if generation % u64::from(config.shards) == u64::from(config.shard) {
@@ -166,10 +174,28 @@ impl Table {
             sstable::remove_files(&table.folder, generation).await?;
         }
         for (generation, standing) in manifest.sstables {
-            let sstable = Sstable::open(&table.folder, generation, table.def(), cache).await?;
-            table.sstables.borrow_mut().push(sstable.standing(standing));
+            match Sstable::open(&table.folder, generation, table.def(), cache).await {
+                Ok(sstable) => table.sstables.borrow_mut().push(sstable.standing(standing)),
+                Err(error) if error.is_damage() => table.set_unreadable(generation, standing, &error).await,
+                Err(error) => return Err(error),
+            }
         }
         Ok(Rc::new(table))
+    }
+
+    /// An SSTable that belongs to the table cannot be opened.
+    pub async fn set_unreadable(&self, generation: u64, standing: Standing, error: &Error) {
+        let filter = Sstable::salvage_filter(&self.folder, generation).await;
+        self.quarantine.add_unreadable(generation, standing, error, filter);
+    }
+
+    /// Remembers damage that a read or a compaction has met.
+    pub fn noticed(&self, error: &Error) {
+        if let Error::Corrupt { path, .. } = error
+            && let Some(sstable) = self.sstables.borrow().iter().find(|sstable| sstable.descriptor.has(path))
+        {
+            self.quarantine.found(sstable.generation, error);
+        }
     }
 
     /// Forgets the table's cached partitions: they are never found under the new name.
@@ -202,10 +228,14 @@ impl Table {
         let manifest = Manifest {
             flushed_upto,
             next: self.next_generation.get(),
-            sstables: sstables.iter().map(|sstable| (sstable.generation, sstable.standing)).collect(),
+            sstables: {
+                let open = sstables.iter().map(|sstable| (sstable.generation, sstable.standing));
+                open.chain(self.quarantine.unreadable()).collect()
+            },
         };
         manifest.store(&self.folder, config.shard).await?;
         self.flushed_upto.set(flushed_upto);
+        self.quarantine.retain(|generation| sstables.iter().any(|sstable| sstable.generation == generation));
         *self.sstables.borrow_mut() = sstables;
         self.version.set(self.version.get() + 1);
         Ok(true)
@@ -246,7 +276,7 @@ impl Table {
             max_timestamp: s.figures.max_timestamp,
             max_local_deletion_s: s.figures.max_local_deletion_s,
             droppable: s.figures.droppable_ratio(gc_before_s),
-            busy: compacting.contains(&s.generation),
+            busy: compacting.contains(&s.generation) || self.quarantine.contains(s.generation),
         };
         let memtable_min_timestamp = self.memtables().iter().map(|memtable| memtable.borrow().min_timestamp()).min();
         Picture {

@@ -16,7 +16,7 @@ mod segment;
 mod writer;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -70,6 +70,8 @@ pub(crate) struct CommitLog {
     sync_wanted: Cell<bool>,
     closing: Cell<bool>,
     failure: RefCell<Option<String>>,
+    /// Who has found a disk full, and the file that did not fit.
+    full: RefCell<BTreeMap<&'static str, String>>,
     segments: RefCell<segment::Segments>,
     stats: RefCell<CommitlogStats>,
     writer: RefCell<Option<JoinHandle<()>>>,
@@ -121,6 +123,7 @@ impl CommitLog {
             sync_wanted: Cell::new(false),
             closing: Cell::new(false),
             failure: RefCell::new(None),
+            full: RefCell::default(),
             segments: RefCell::new(segment::Segments::new(old)),
             stats: RefCell::default(),
             writer: RefCell::new(None),
@@ -141,7 +144,7 @@ impl CommitLog {
     }
 
     pub async fn wait_for_room(&self) {
-        self.room.wait_until(|| !self.is_full() || self.failure.borrow().is_some()).await;
+        self.room.wait_until(|| !self.is_full() || self.check().is_err()).await;
     }
 
     /// Tells how many records a replay applied and skipped.
@@ -150,11 +153,32 @@ impl CommitLog {
         (stats.replayed_records, stats.skipped_records) = (applied, skipped);
     }
 
-    /// An error once anything has failed.
+    /// An error once anything has failed, and while a disk is full.
     pub fn check(&self) -> Result<(), Error> {
-        match &*self.failure.borrow() {
-            Some(cause) => Err(Error::Stopped(cause.clone())),
+        if let Some(cause) = &*self.failure.borrow() {
+            return Err(Error::Stopped(cause.clone()));
+        }
+        match self.full.borrow().values().next() {
+            Some(path) => Err(Error::NoSpace { path: path.clone() }),
             None => Ok(()),
+        }
+    }
+
+    /// A disk has no room for `path`: writes are refused from now on, those that wait among them. Whether these
+    /// will have happened is open, as with a time-out.
+    pub fn set_full(&self, who: &'static str, path: &str) {
+        if self.full.borrow_mut().insert(who, path.to_string()).is_none() {
+            tracing::error!(path, "no space is left: writes are refused until there is; free or add some");
+        }
+        for (_, waker) in self.waiters.take() {
+            waker.wake();
+        }
+        self.room.notify_all();
+    }
+
+    pub fn clear_full(&self, who: &'static str) {
+        if self.full.borrow_mut().remove(who).is_some() {
+            tracing::info!("there is space again: writes go on");
         }
     }
 

@@ -12,6 +12,9 @@ use crate::{Error, SyncMode};
 /// Zeros are written in pieces of this size.
 const ZEROING: usize = 1 << 20;
 
+/// While a disk is full.
+const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
+
 pub(super) fn spawn(log: Rc<CommitLog>) -> JoinHandle<()> {
     reactor::spawn(Group::CommitLog, "commitlog-writer", async move {
         let mut writer = Writer { file: None, segment: 0, path: String::new(), synced: true, next: None };
@@ -56,8 +59,11 @@ impl Writer {
             }
             self.remove_surplus(log).await?;
             if closing && !log.has_active_records() && log.sealed.borrow().is_empty() {
-                if let Some((_, next)) = self.next.take() {
-                    next.await?;
+                if let Some((_, next)) = self.next.take()
+                    && let Err(error) = next.await
+                    && error.no_space().is_none()
+                {
+                    return Err(error);
                 }
                 return Ok(());
             }
@@ -104,8 +110,16 @@ impl Writer {
         let Some(file) = &self.file else { return Ok(()) };
         let len = chunk.buf.len();
         self.synced = false;
-        let (result, mut buf) = file.write_all_at(u64::from(chunk.offset), chunk.buf).await;
-        result.map_err(Error::io(&self.path, "write"))?;
+        let mut bytes = chunk.buf;
+        let mut buf = loop {
+            let (result, back) = file.write_all_at(u64::from(chunk.offset), bytes).await;
+            match result.map_err(Error::io(&self.path, "write")) {
+                Ok(()) => break back,
+                Err(error) => wait_for_space(log, error).await?,
+            }
+            bytes = back;
+        };
+        log.clear_full("commit log");
         log.stats.borrow_mut().written_bytes += len as u64;
         log.sealed_bytes.set(log.sealed_bytes.get() - len);
         log.room.notify_all();
@@ -120,15 +134,24 @@ impl Writer {
 
     async fn begin(&mut self, log: &Rc<CommitLog>, segment: u64) -> Result<(), Error> {
         self.sync(log).await?;
-        let ready = match self.next.take() {
-            Some((id, ready)) if id == segment => ready.await?,
+        let mut ready = match self.next.take() {
+            Some((id, ready)) if id == segment => ready.await,
             Some((_, other)) => {
                 // Cannot happen: ids follow one another. Its file is found and replayed as empty at the next start.
                 other.await?;
-                prepare(log.clone(), segment).await?
+                prepare(log.clone(), segment).await
             }
-            None => prepare(log.clone(), segment).await?,
+            None => prepare(log.clone(), segment).await,
         };
+        let ready = loop {
+            match ready {
+                Ok(ready) => break ready,
+                Err(error) => wait_for_space(log, error).await?,
+            }
+            self.remove_surplus(log).await?;
+            ready = prepare(log.clone(), segment).await;
+        };
+        log.clear_full("commit log");
         (self.file, self.path) = (Some(ready.0), ready.1);
         self.segment = segment;
         log.segments.borrow_mut().begun(segment);
@@ -184,6 +207,17 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Refuses writes and waits a while, when what failed is that there is no room; else gives the error back.
+async fn wait_for_space(log: &CommitLog, error: Error) -> Result<(), Error> {
+    match error.no_space() {
+        Some(path) if !log.closing.get() => log.set_full("commit log", path),
+        _ => return Err(error),
+    }
+    // Closing wakes it early, and then the next failure is the last.
+    let _ = reactor::time::timeout(LOOK_FOR_SPACE_EVERY, log.work.notified()).await;
+    Ok(())
 }
 
 /// A file for `segment` whose blocks are all written: a released one renamed, or a new one of zeros.

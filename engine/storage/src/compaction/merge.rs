@@ -282,6 +282,9 @@ impl<'a> Merge<'a> {
     /// The least timestamp of anything with this key outside of the compaction: a tombstone at or above it may still be
     /// needed. Memtables count whole, as they know only one least timestamp.
     fn purgeable_below(&self, token: Token, key: &[u8]) -> i64 {
+        if !self.table.quarantine.unreadable().is_empty() {
+            return i64::MIN; // what is in there may still need the tombstone
+        }
         let hash = KeyHash::of(key);
         let mut below = i64::MAX;
         for sstable in self.table.sstables.borrow().iter() {
@@ -369,12 +372,10 @@ impl<'a> Merge<'a> {
         }
         add(&self.table.counts.compaction_steps, 1);
         self.unpublished.clear();
-        let mut compacting = self.table.compacting.borrow_mut();
         let done: Vec<Rc<Sstable>> = inputs.into_iter().filter(is_done).collect();
         for input in &done {
-            compacting.remove(&input.generation);
+            self.table.compacting.borrow_mut().remove(&input.generation);
         }
-        drop(compacting);
         self.inputs = rest;
         for input in done {
             input.remove().await?;

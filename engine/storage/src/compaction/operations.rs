@@ -19,7 +19,7 @@ impl Storage {
         let jobs = loop {
             // What runs now would be left out.
             let picture = table.picture();
-            if picture.sstables.iter().all(|candidate| !candidate.busy) {
+            if table.compacting.borrow().is_empty() {
                 break table.strategy(self.config()).major(&picture, split);
             }
             table.compacted.notified().await;

@@ -153,7 +153,10 @@ impl Storage {
                 let up = |input: &Rc<Sstable>| Some(input.standing(Standing { level: job.level, ..input.standing }));
                 self.replace(table, &inputs, up).await?
             }
-            _ => Merge::new(self, table, job, running, keep, inputs).run().await?,
+            _ => {
+                let merged = Merge::new(self, table, job, running, keep, inputs).run().await;
+                merged.inspect_err(|error| table.noticed(error))?
+            }
         };
         if !merged.overtaken {
             add(&table.counts.compactions, 1);

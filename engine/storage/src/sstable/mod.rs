@@ -25,7 +25,7 @@ mod tests;
 mod unfiltered;
 mod writer;
 
-pub(crate) use bloom::KeyHash;
+pub(crate) use bloom::{BloomFilter as Filter, KeyHash};
 pub use compression::{Compression, Compressor};
 pub(crate) use cursor::PartitionCursor;
 pub(crate) use header::EncodingStats;
@@ -96,6 +96,12 @@ impl Descriptor {
             }
             _ => Err(format!("{file_name}: not the name of a component in the big format")),
         }
+    }
+
+    /// Whether the path is one of its components'.
+    pub fn has(&self, path: &str) -> bool {
+        let name = path.strip_prefix(&self.folder).and_then(|rest| rest.strip_prefix('/'));
+        name.and_then(|name| name.strip_prefix(&self.prefix)).is_some_and(|rest| rest.starts_with('-'))
     }
 
     pub fn path(&self, component: &str) -> String {

@@ -194,6 +194,17 @@ impl Sstable {
         Rc::new(Self { standing, first, ..self.clone() })
     }
 
+    /// The bloom filter of one that does not open, if at least that is sound.
+    pub async fn salvage_filter(folder: &str, generation: u64) -> Option<BloomFilter> {
+        let descriptor = Descriptor::own(folder, generation);
+        let own = fs::read(&descriptor.path("Orrery.crc")).await.ok()?;
+        let filter = fs::read(&descriptor.path("Filter.db")).await.ok()?;
+        let (rest, crc) = own.split_last_chunk::<4>()?;
+        let sound = crc32fast::hash(rest) == u32::from_be_bytes(*crc)
+            && numbers(rest).get(1) == Some(&crc32fast::hash(&filter));
+        if sound { BloomFilter::decode(&filter, true) } else { None }
+    }
+
     /// Bytes of data, uncompressed.
     pub fn data_bytes(&self) -> u64 {
         self.data.len
