@@ -10,6 +10,8 @@ use std::rc::Rc;
 use reactor::{Fd, Group, Remote, Shard, ShardConfig};
 
 use crate::disk::device::{Device, DiskCounters, SharedLimits};
+use crate::disk::faults::DiskFaults;
+use crate::disk::image::{PendingWrite, Watch};
 use crate::disk::page_cache::PageCache;
 use crate::disk::tree::{Errno, InodeId, Tree};
 use crate::kernel::event::{ConnectionId, Event, Side};
@@ -137,6 +139,13 @@ pub(crate) struct Host {
     pause_random: RefCell<Generator>,
     pub paused_ns: Cell<u64>,
     pub retired_cpu_ns: Cell<u64>,
+    pub faults: RefCell<DiskFaults>,
+    pub fault_random: RefCell<Generator>,
+    /// By disk: bytes that files may take.
+    pub space: RefCell<Vec<Option<u64>>>,
+    pub watch: RefCell<Option<Watch>>,
+    /// While somebody watches: by seat and slot.
+    pub pending_writes: RefCell<BTreeMap<(u32, u64), PendingWrite>>,
 }
 
 impl Host {
@@ -167,6 +176,12 @@ impl Host {
             pause_random: RefCell::new(Generator::stream(seed, Stream::Scheduling, &[u64::from(id)])),
             paused_ns: Cell::new(0),
             retired_cpu_ns: Cell::new(0),
+            faults: RefCell::default(),
+            // The world's own draws from this stream take no numbers.
+            fault_random: RefCell::new(Generator::stream(seed, Stream::Faults, &[u64::from(id)])),
+            space: RefCell::new(vec![None; model.disks.len()]),
+            watch: RefCell::default(),
+            pending_writes: RefCell::default(),
             model,
         }
     }
@@ -242,7 +257,8 @@ impl World {
         let shards = host.model.shards;
         for index in 0..shards {
             let seat = self.add_seat(&host, index);
-            let shard = Shard::new(ShardConfig::new(index, shards), seat.clone(), {
+            let config = ShardConfig { io: host.model.io.clone(), ..ShardConfig::new(index, shards) };
+            let shard = Shard::new(config, seat.clone(), {
                 let notices = self.notices();
                 let seat = seat.id;
                 Remote::new(move || notices.seat(seat))

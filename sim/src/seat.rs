@@ -291,7 +291,7 @@ impl Backend for Seat {
             }
             Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),
             Op::Close { fd } => world.close(&self.host, at, *fd).map(Submitted::Done),
-            op => world.begin_file_operation(&self.host, at, op, buf).map(|(operation, ends_at)| {
+            op => world.begin_file_operation(&self.host, (self.id, slot), at, op, buf).map(|(operation, ends_at)| {
                 let (index, generation) = split(slot);
                 let event = Event::Complete { seat: self.id, slot: index as u32, generation };
                 world.schedule(ends_at, event);

@@ -1,7 +1,8 @@
 //! The project's chores, as `cargo xtask CHORE`.
 //!
 //! `test [ARGS]` runs every test: `cargo nextest run --workspace ARGS`, installing cargo-nextest first if it is not
-//! there, then the documentation's examples. `lint` is what has to hold before a commit: format and clippy.
+//! there, then the documentation's examples. `crash-points --points N` crashes a storage on simulated disks N times, each
+//! time at another operation. `lint` is what has to hold before a commit: format and clippy.
 //! A chore fails with the exit status of the first command that fails; nothing is cleaned up or retried.
 
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use std::process::{Command, ExitCode};
 /// The runner's version: one for everybody, so that its configuration file means the same everywhere.
 const NEXTEST: &str = "0.9.151";
 
-const USAGE: &str = "usage: cargo xtask test [ARGUMENTS OF cargo nextest run] | cargo xtask lint";
+const USAGE: &str =
+    "usage: cargo xtask test [ARGUMENTS OF cargo nextest run] | cargo xtask lint | cargo xtask crash-points --points N";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let done = match (chore.as_deref(), rest.is_empty()) {
         (Some("test"), _) => test(&rest),
         (Some("lint"), true) => lint(),
+        (Some("crash-points"), _) if matches!(&rest[..], [flag, _] if flag == "--points") => crash_points(&rest[1]),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -51,6 +54,12 @@ fn test(arguments: &[String]) -> Result<(), Failed> {
         run(cargo().args(["test", "--quiet", "--workspace", "--doc"]))?;
     }
     Ok(())
+}
+
+/// Crashes a storage on simulated disks so many times; see `tests/storage_faults`.
+fn crash_points(points: &str) -> Result<(), Failed> {
+    let test = ["test", "--release", "-p", "orrery-tests", "--test", "storage_faults", "crash", "--", "--nocapture"];
+    run(cargo().args(test).env("ORRERY_CRASH_POINTS", points))
 }
 
 fn lint() -> Result<(), Failed> {

@@ -5,6 +5,7 @@
 //! sector on its own whether the newer bytes had reached the medium.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use crate::random::Generator;
 
@@ -17,9 +18,10 @@ const PAGE: u64 = 4096;
 /// written by then.
 const HELD_BACK_BYTES_MAX: usize = 64 << 20;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Content {
-    chunks: Vec<Vec<u8>>,
+    /// Shared between the copies of a disk until one of them is written to.
+    chunks: Vec<Arc<Vec<u8>>>,
     size: u64,
     durable_size: u64,
     undo: VecDeque<Undo>,
@@ -38,14 +40,17 @@ pub struct Content {
 }
 
 /// What to restore when a write does not survive.
+#[derive(Clone)]
 struct Undo {
     number: u64,
     offset: u64,
     len: u64,
     /// `None`: zeros or nothing.
-    old: Option<Box<[u8]>>,
+    old: Option<Arc<[u8]>>,
     /// All or nothing, and this was the size before.
     truncated_from: Option<u64>,
+    /// A sync of it has failed: later ones no longer know of it, and it never becomes durable.
+    is_stuck: bool,
 }
 
 impl Undo {
@@ -86,7 +91,7 @@ impl Content {
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        self.chunks.iter().map(Vec::capacity).sum::<usize>() + self.undo_bytes
+        self.chunks.iter().map(|chunk| chunk.capacity()).sum::<usize>() + self.undo_bytes
     }
 
     /// Calls `take` with the bytes of `offset..offset + len` in pieces, at most up to the end of the file. Gives the
@@ -98,7 +103,7 @@ impl Content {
         while at < end {
             let (index, within) = ((at / CHUNK as u64) as usize, (at % CHUNK as u64) as usize);
             let wanted = (CHUNK - within).min((end - at) as usize);
-            let chunk = self.chunks.get(index).map_or(&[][..], |chunk| chunk);
+            let chunk = self.chunks.get(index).map_or(&[][..], |chunk| chunk.as_slice());
             let present = chunk.len().saturating_sub(within).min(wanted);
             if present > 0 {
                 take(&chunk[within..within + present]);
@@ -133,18 +138,15 @@ impl Content {
             let (index, within) = ((at / CHUNK as u64) as usize, (at % CHUNK as u64) as usize);
             let (piece, later) = rest.split_at(rest.len().min(CHUNK - within));
             if self.chunks.len() <= index {
-                self.chunks.resize_with(index + 1, Vec::new);
+                self.chunks.resize_with(index + 1, Arc::default);
             }
             let chunk = &mut self.chunks[index];
             if chunk.len() <= within && is_zero(piece) {
                 // Zeros behind the kept part are what is read there anyway.
-            } else if chunk.len() == within {
-                if within == 0 && piece.len() == CHUNK {
-                    *chunk = piece.to_vec();
-                } else {
-                    chunk.extend_from_slice(piece);
-                }
+            } else if within == 0 && piece.len() == CHUNK {
+                *chunk = Arc::new(piece.to_vec());
             } else {
+                let chunk = Arc::make_mut(chunk);
                 if chunk.len() < within + piece.len() {
                     chunk.resize(within + piece.len(), 0);
                 }
@@ -181,14 +183,15 @@ impl Content {
             && let Some(last) = self.undo.back_mut()
             && last.old.is_none()
             && last.truncated_from.is_none()
+            && !last.is_stuck
             && last.offset + last.len == offset
             && last.number == number
         {
             last.len += len;
             return;
         }
-        let old = (!absent).then(|| self.read_vec(offset, len).into_boxed_slice());
-        self.keep(Undo { number, offset, len, old, truncated_from: None });
+        let old = (!absent).then(|| self.read_vec(offset, len).into());
+        self.keep(Undo { number, offset, len, old, truncated_from: None, is_stuck: false });
     }
 
     fn keep(&mut self, undo: Undo) {
@@ -209,9 +212,9 @@ impl Content {
 
     pub fn truncate(&mut self, size: u64) {
         if size < self.size {
-            let old = Some(self.read_vec(size, self.size - size).into_boxed_slice());
-            let len = self.size - size;
-            self.keep(Undo { number: self.next, offset: size, len, old, truncated_from: Some(self.size) });
+            let old = Some(self.read_vec(size, self.size - size).into());
+            let (len, truncated_from) = (self.size - size, Some(self.size));
+            self.keep(Undo { number: self.next, offset: size, len, old, truncated_from, is_stuck: false });
             self.cut(size);
         }
         if size != self.size {
@@ -224,7 +227,9 @@ impl Content {
     fn cut(&mut self, size: u64) {
         let (index, within) = ((size / CHUNK as u64) as usize, (size % CHUNK as u64) as usize);
         if let Some(chunk) = self.chunks.get_mut(index) {
-            chunk.truncate(within);
+            if chunk.len() > within {
+                Arc::make_mut(chunk).truncate(within);
+            }
             self.chunks.truncate(index + 1);
         }
     }
@@ -236,14 +241,45 @@ impl Content {
     }
 
     pub fn sync(&mut self, point: SyncPoint) {
-        // In the order of their numbers, so that those before the point are the first ones.
+        // In the order of their numbers, so that those before the point are the first ones; stuck ones stay before them.
+        let mut stuck = Vec::new();
         while let Some(undo) = self.undo.pop_front_if(|undo| undo.number < point.next) {
-            self.undo_bytes -= undo.bytes();
+            if undo.is_stuck {
+                stuck.push(undo);
+            } else {
+                self.undo_bytes -= undo.bytes();
+            }
         }
+        stuck.into_iter().rev().for_each(|undo| self.undo.push_front(undo));
         self.durable_size = point.size;
         if self.undo.is_empty() && self.size == self.durable_size {
             self.layout_changed = false;
         }
+    }
+
+    /// A sync fails. As after `fsync` on Linux, what it was to write counts as clean from now on: it is read back, and
+    /// no later sync makes it durable.
+    pub fn fail_sync(&mut self, point: SyncPoint) {
+        self.undo.iter_mut().filter(|undo| undo.number < point.next).for_each(|undo| undo.is_stuck = true);
+    }
+
+    /// The medium changes without being asked: durable at once, within the file's size.
+    pub fn scribble(&mut self, offset: u64, bytes: &[u8]) {
+        let len = (bytes.len() as u64).min(self.size.saturating_sub(offset));
+        self.put(offset, &bytes[..len as usize]);
+    }
+
+    /// A write that changes the file's size and nothing else.
+    pub fn extend(&mut self, end: u64) {
+        if end > self.size {
+            self.size = end;
+            self.layout_changed = true;
+        }
+    }
+
+    /// Bytes of the disk that the file takes.
+    pub fn occupied(&self) -> u64 {
+        self.size.max(self.allocated).next_multiple_of(PAGE)
     }
 
     /// Whether power loss may change anything.

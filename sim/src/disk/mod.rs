@@ -3,6 +3,8 @@
 
 pub mod content;
 pub mod device;
+pub mod faults;
+pub mod image;
 pub mod model;
 pub(crate) mod operations;
 pub mod page_cache;

@@ -4,8 +4,10 @@ use reactor::{Buf, Op, Shard, SlotId};
 
 use super::content::{Content, SyncPoint};
 use super::device::Direction;
+use super::faults::{Access, Struck};
+use super::image::{Image, PendingWrite};
 use super::page_cache::PAGE_BYTES;
-use super::tree::{Errno, InodeId};
+use super::tree::{Errno, InodeId, Tree};
 use crate::host::{Crash, Descriptor, Host, State};
 use crate::seat::{Seat, Waits, join};
 use crate::world::World;
@@ -43,8 +45,32 @@ const DIRTY_BYTES_MIN: f64 = (16 << 20) as f64;
 const JOURNAL_BYTES: u64 = 4096;
 
 impl World {
-    /// Checks and times an operation. An error is immediate.
+    /// Checks and times an operation, also as its faults will have it. An error is immediate.
     pub(crate) fn begin_file_operation(
+        &self,
+        host: &Host,
+        slot: (u32, SlotId),
+        at: u64,
+        op: &Op,
+        mut buf: Option<&mut Buf>,
+    ) -> Result<(FileOperation, u64), Errno> {
+        let (operation, mut ends_at) = self.time_file_operation(host, at, op, buf.as_deref_mut())?;
+        if !host.faults.borrow().is_empty() {
+            ends_at += delay(host, at, op, operation);
+        }
+        if host.watch.borrow().is_some() && changes_disks(op) {
+            if let (Op::Write { offset, skip, .. }, Some(buf), FileOperation::OnFile { inode, .. }) =
+                (op, buf, operation)
+            {
+                let write = PendingWrite { inode, offset: *offset, bytes: buf[*skip as usize..].into() };
+                host.pending_writes.borrow_mut().insert((slot.0, slot.1.to_u64()), write);
+            }
+            show(host);
+        }
+        Ok((operation, ends_at))
+    }
+
+    fn time_file_operation(
         &self,
         host: &Host,
         at: u64,
@@ -203,9 +229,16 @@ impl World {
         let Waits::File(operation) = seat.waits(slot) else { return };
         let (host, now) = (&*seat.host, self.now());
         seat.complete_by(shard, slot, |op, buf| {
-            let result = take_effect(host, now, op, buf, operation);
+            let result = match host.faults.borrow().is_empty() {
+                true => take_effect(host, now, op, buf, operation),
+                false => take_effect_or_fail(host, now, op, buf, operation),
+            };
             self.trace().note("result", *result.as_ref().unwrap_or(&u64::MAX));
             release(host, operation);
+            if host.watch.borrow().is_some() && changes_disks(op) {
+                host.pending_writes.borrow_mut().remove(&(seat.id, slot.to_u64()));
+                show(host);
+            }
             result
         });
     }
@@ -247,6 +280,73 @@ fn check_alignment(offset: u64, len: u64, buf: &Buf, position: usize) -> Result<
     if memory && place { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
+fn changes_disks(op: &Op) -> bool {
+    !matches!(op, Op::Read { .. } | Op::Size { .. } | Op::ReadDir { .. })
+        && !matches!(op, Op::Open { flags, .. } if !flags.create && !flags.truncate)
+}
+
+/// Hands the disks as they are to whoever watches.
+fn show(host: &Host) {
+    let Some(watch) = host.watch.borrow().clone() else { return };
+    let writes = host.pending_writes.borrow().values().cloned().collect();
+    let tree = host.tree.borrow().clone();
+    watch(Image { tree, writes });
+}
+
+/// What faults are asked about: the file and what is wanted of it.
+fn aimed_at(op: &Op, operation: FileOperation) -> Option<(Access, InodeId)> {
+    match (op, operation) {
+        (Op::Read { .. }, FileOperation::OnFile { inode, .. }) => Some((Access::Read, inode)),
+        (Op::Write { .. }, FileOperation::OnFile { inode, .. }) => Some((Access::Write, inode)),
+        (_, FileOperation::Sync { inode, .. }) => Some((Access::Sync, inode)),
+        (_, FileOperation::SyncFolder { folder, .. }) => Some((Access::Sync, folder)),
+        _ => None,
+    }
+}
+
+fn delay(host: &Host, at: u64, op: &Op, operation: FileOperation) -> u64 {
+    let Some((access, inode)) = aimed_at(op, operation) else { return 0 };
+    let path = host.tree.borrow().path(inode).unwrap_or_default();
+    host.faults.borrow().strike(at, access, &path, true).map_or(0, |fault| fault.delay_ns())
+}
+
+fn take_effect_or_fail(
+    host: &Host,
+    now: u64,
+    op: &Op,
+    buf: Option<&mut Buf>,
+    operation: FileOperation,
+) -> Result<u64, Errno> {
+    if let Some((access, inode)) = aimed_at(op, operation) {
+        let path = host.tree.borrow().path(inode).unwrap_or_default();
+        if let Some(fault) = host.faults.borrow().strike(now, access, &path, false) {
+            let (offset, skip) = match op {
+                Op::Write { offset, skip, .. } => (*offset, *skip as usize),
+                _ => (0, 0),
+            };
+            let bytes = buf.as_ref().map_or(&[][..], |buf| &buf[skip.min(buf.len())..]);
+            let point = match operation {
+                FileOperation::Sync { point, .. } => Some(point),
+                _ => None,
+            };
+            let (tree, random) = (&mut *host.tree.borrow_mut(), &mut *host.fault_random.borrow_mut());
+            if let Some(result) = fault.act(&mut Struck { tree, inode, offset, bytes, point, random }) {
+                return result;
+            }
+        }
+    }
+    take_effect(host, now, op, buf, operation)
+}
+
+/// ENOSPC, when a file that ends at `end` would take more of its disk than there is.
+fn check_space(host: &Host, tree: &Tree, inode: InodeId, end: u64) -> Result<(), Errno> {
+    let disk = tree.disk(inode);
+    let Some(limit) = host.space.borrow()[disk as usize] else { return Ok(()) };
+    let has = tree.content(inode)?.occupied();
+    let wants = end.next_multiple_of(PAGE_BYTES);
+    if wants > has && tree.occupied(disk) + wants - has > limit { Err(Errno(libc::ENOSPC)) } else { Ok(()) }
+}
+
 fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation: FileOperation) -> Result<u64, Errno> {
     let mut tree = host.tree.borrow_mut();
     match (op, operation) {
@@ -257,6 +357,7 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
         }
         (Op::Write { offset, skip, .. }, FileOperation::OnFile { inode, dsync }) => {
             let bytes = &buf.ok_or(Errno(libc::EFAULT))?[*skip as usize..];
+            check_space(host, &tree, inode, *offset + bytes.len() as u64)?;
             let protected = host.devices.borrow()[tree.disk(inode) as usize].model().power_loss_protected;
             let content = tree.content_mut(inode)?;
             content.write(*offset, bytes, protected);
@@ -276,6 +377,7 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
             Ok(0)
         }
         (Op::Fallocate { offset, len, .. }, FileOperation::OnFile { inode, .. }) => {
+            check_space(host, &tree, inode, *offset + *len)?;
             tree.content_mut(inode)?.allocate(*offset, *len);
             Ok(0)
         }

@@ -21,11 +21,13 @@ const ROOT: InodeId = 0;
 /// ext4's `commit` mount option, by default.
 const COMMIT_NS: u64 = 5_000_000_000;
 
+#[derive(Clone)]
 enum Node {
     File(Content),
     Folder(BTreeMap<Box<[u8]>, InodeId>),
 }
 
+#[derive(Clone)]
 struct Inode {
     node: Node,
     /// Names in folders.
@@ -41,6 +43,7 @@ struct Inode {
 }
 
 /// A name appears, disappears, or moves.
+#[derive(Clone)]
 enum Change {
     Add { folder: InodeId, name: Box<[u8]>, inode: InodeId },
     Remove { folder: InodeId, name: Box<[u8]>, inode: InodeId },
@@ -66,12 +69,14 @@ impl Change {
     }
 }
 
+#[derive(Clone)]
 struct Pending {
     number: u64,
     at: u64,
     change: Change,
 }
 
+#[derive(Clone)]
 pub struct Tree {
     inodes: Vec<Option<Inode>>,
     free: Vec<InodeId>,
@@ -158,6 +163,65 @@ impl Tree {
     pub fn disk_of_path(&self, path: &[u8]) -> u32 {
         let under = |mount: &[u8]| path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'));
         self.mounts.iter().find(|(mount, _)| under(mount)).map_or(0, |(_, disk)| *disk)
+    }
+
+    /// The files that have a name, with their paths, in bytewise order.
+    pub fn files(&self) -> Vec<(String, InodeId)> {
+        let mut files = Vec::new();
+        let mut folders = vec![(String::new(), ROOT)];
+        while let Some((path, folder)) = folders.pop() {
+            for (name, &id) in self.folder(folder) {
+                let path = format!("{path}/{}", String::from_utf8_lossy(name));
+                match self.inode(id).node {
+                    Node::File(_) => files.push((path, id)),
+                    Node::Folder(_) => folders.push((path, id)),
+                }
+            }
+        }
+        files.sort_unstable();
+        files
+    }
+
+    /// A name of the file or folder; none when it has been removed.
+    pub fn path(&self, id: InodeId) -> Option<String> {
+        let mut folders = vec![(String::new(), ROOT)];
+        while let Some((path, folder)) = folders.pop() {
+            for (name, &inode) in self.folder(folder) {
+                let path = format!("{path}/{}", String::from_utf8_lossy(name));
+                if inode == id {
+                    return Some(path);
+                }
+                if matches!(self.inode(inode).node, Node::Folder(_)) {
+                    folders.push((path, inode));
+                }
+            }
+        }
+        None
+    }
+
+    /// Bytes of a disk that files take, those without a name included.
+    pub fn occupied(&self, disk: u32) -> u64 {
+        let files = self.inodes.iter().flatten().filter(|inode| inode.disk == disk);
+        let bytes = files.map(|inode| match &inode.node {
+            Node::File(content) => content.occupied(),
+            Node::Folder(_) => 0,
+        });
+        bytes.sum()
+    }
+
+    pub(crate) fn is_there(&self, id: InodeId) -> bool {
+        self.inodes.get(id as usize).is_some_and(Option::is_some)
+    }
+
+    /// All processes are gone: nothing is held any more. Changes of names count from `now` on.
+    pub fn forget_holders(&mut self, now: u64) {
+        self.pending.iter_mut().for_each(|pending| pending.at = now);
+        for id in 0..self.inodes.len() as InodeId {
+            if let Some(inode) = &mut self.inodes[id as usize] {
+                inode.holds = 0;
+                self.free_unused(id);
+            }
+        }
     }
 
     pub fn memory(&self) -> usize {

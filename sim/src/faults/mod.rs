@@ -4,7 +4,10 @@
 //! before anything happens, so that it depends on the seed alone and not on what the system under test does, and is
 //! told in words, so that a failure can be read.
 
+mod bit_rot;
+mod disk_trouble;
 mod kill;
+mod no_space;
 mod partition;
 mod pause;
 mod power_loss;
@@ -13,7 +16,10 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
+pub use bit_rot::BitRot;
+pub use disk_trouble::DiskTrouble;
 pub use kill::Kill;
+pub use no_space::NoSpace;
 pub use partition::{Partition, Way};
 pub use pause::Pause;
 pub use power_loss::PowerLoss;
