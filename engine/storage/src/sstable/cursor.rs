@@ -23,6 +23,10 @@ use crate::{Bound, Bytes, DeletionTime, Error, Partition, RangeTombstone, Row, S
 /// Read at once where much is read in order.
 pub(super) const SEQUENTIAL: usize = 128 << 10;
 
+/// A row whose size says more is refused: a wrong size must not read a whole file into memory. Twice the largest value
+/// that the native protocol carries.
+const UNFILTERED_MAX: usize = 512 << 20;
+
 /// Walks through the data, holding a part of it in memory.
 pub(super) struct DataCursor {
     pub sstable: Rc<Sstable>,
@@ -90,8 +94,11 @@ impl DataCursor {
         let start = self.position();
         let had = self.window.len() - self.at;
         let data = &self.sstable.data;
-        if start + had as u64 >= data.len {
+        if start.saturating_add(had as u64) >= data.len {
             return Err(self.corrupt("the data ends within a partition"));
+        }
+        if had > UNFILTERED_MAX {
+            return Err(self.corrupt("a row that is larger than rows are read"));
         }
         let window = if self.sequential {
             data.read_past_cache(start, SEQUENTIAL.max(had * 2)).await?

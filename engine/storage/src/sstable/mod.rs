@@ -13,6 +13,8 @@ mod compression;
 mod cursor;
 mod file;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod golden;
 mod header;
 mod index;

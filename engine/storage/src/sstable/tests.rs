@@ -176,6 +176,17 @@ fn partition(rows: Vec<(i32, i32, u8)>, ranges: Vec<Range>, deleted: bool, stat:
     partition
 }
 
+/// One with rows and ranges of more than one block, and small ones.
+pub(super) fn some_partitions(def: &TableDef) -> Vec<Partition> {
+    let rows = (0..12).flat_map(|a| (0..8).map(move |b| (a, b, 40))).collect();
+    let range = Range { start: vec![2], end: vec![9], inclusive: (true, true), timestamp: 1 };
+    let small = |n: i32| Partition {
+        rows: vec![Row { marker: Some(Liveness::live(1)), ..Row::new(at(&[n, 1])) }],
+        ..Partition::new(&n.to_be_bytes())
+    };
+    (100..110).map(small).chain([partition(rows, vec![range], true, true, def)]).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
