@@ -146,8 +146,14 @@ pub struct Serve {
 #[derive(Debug, Args)]
 pub struct Bench {
     /// The command line, as for cassandra-stress: "write n=1000000 cl=ONE -rate threads=64".
-    #[arg(value_name = "STRESS")]
-    pub stress: String,
+    #[arg(value_name = "STRESS", required_unless_present = "memory")]
+    pub stress: Option<String>,
+    /// Measure the memory of a cached row and of a row in a memtable instead, in this process, without a server.
+    #[arg(long, conflicts_with = "stress")]
+    pub memory: bool,
+    /// Of --memory: the measurements, each in a process of its own.
+    #[arg(long, hide = true, value_name = "STAGE", requires = "memory")]
+    pub memory_stage: Option<String>,
     /// Addresses and ports of the nodes to drive.
     #[arg(long = "node", default_value = "127.0.0.1:9042", value_delimiter = ',', value_name = "ADDRESS[:PORT],..", value_parser = address)]
     pub nodes: Vec<SocketAddr>,
@@ -178,6 +184,13 @@ pub struct Bench {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+impl Bench {
+    /// The command line; clap asks for it where it is needed.
+    pub fn stress(&self) -> &str {
+        self.stress.as_deref().unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -42,8 +42,11 @@ enum Step {
 }
 
 pub fn run(args: &Bench) -> Result<(), Failure> {
+    if args.memory {
+        return crate::memory::run(args);
+    }
     let duration = args.duration.as_deref().map(|text| read_time("--duration", text)).transpose()?;
-    let (workload, replication_factor) = workload(&args.stress, duration)?;
+    let (workload, replication_factor) = workload(args.stress(), duration)?;
     let target = Target {
         nodes: args.nodes.clone(),
         table: TableSpec { keyspace: args.keyspace.clone(), replication_factor, row: workload.row },
@@ -203,7 +206,7 @@ fn report(args: &Bench, workload: &Workload, recorder: &Recorder, timing: &Timin
         format: FORMAT,
         kind: Kind::Real,
         scenario: "bench".into(),
-        about: args.stress.clone(),
+        about: args.stress().to_string(),
         bench: None,
         system: "a CQL server".into(),
         cluster: nodes.join(", "),

@@ -9,6 +9,7 @@ mod bench;
 mod exit;
 mod io_properties;
 mod list;
+mod memory;
 mod run;
 mod serve;
 mod signal;
