@@ -10,7 +10,7 @@
 //!            | [count, complex columns]
 //! marker     timestamp | if expiring: ttl, expiry u32
 //! deletion   timestamp | local u32
-//! cell       column << 2 | kind | timestamp | if expiring: ttl, expiry u32 | if tombstone: local u32, else: len, value
+//! cell       column << 2 | kind | unless of the base's time: timestamp | if expiring: ttl, expiry u32 | if tombstone: local u32, else: len, value
 //! complex    column << 1 | has deletion | [deletion] | cell count, elements
 //! element    path len, path | cell of column 0
 //! range      flags u8 (1 start inclusive, 2 end inclusive) | prefix len, prefix | prefix len, prefix | deletion
@@ -39,6 +39,8 @@ const ROW_COMPLEX: u8 = 8;
 const CELL_LIVE: u64 = 0;
 const CELL_EXPIRING: u64 = 1;
 const CELL_TOMBSTONE: u64 = 2;
+/// Live, with the base's timestamp: the usual one.
+const CELL_LIVE_AT_BASE: u64 = 3;
 
 /// Bytes that are no partition, row or mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -175,15 +177,18 @@ pub(crate) fn write_row(row: &Row, base: i64, out: &mut Vec<u8>) {
 fn write_cell(column: u16, cell: &Cell, base: i64, out: &mut Vec<u8>) {
     let kind = match (&cell.value, cell.ttl_s) {
         (None, _) => CELL_TOMBSTONE,
+        (Some(_), 0) if cell.timestamp == base => CELL_LIVE_AT_BASE,
         (Some(_), 0) => CELL_LIVE,
         (Some(_), _) => CELL_EXPIRING,
     };
     vint::write_unsigned(u64::from(column) << 2 | kind, out);
-    write_timestamp(cell.timestamp, base, out);
+    if kind != CELL_LIVE_AT_BASE {
+        write_timestamp(cell.timestamp, base, out);
+    }
     if kind == CELL_EXPIRING {
         vint::write_unsigned(u64::from(cell.ttl_s), out);
     }
-    if kind != CELL_LIVE {
+    if kind == CELL_EXPIRING || kind == CELL_TOMBSTONE {
         out.extend_from_slice(&cell.local_deletion_s.to_be_bytes());
     }
     if let Some(value) = &cell.value {
@@ -252,7 +257,7 @@ impl<'a> Reader<'a> {
         }
         let deletion = if flags & ROW_DELETION != 0 { Some(self.deletion(base)?) } else { None };
         let cells = usize::try_from(self.vint("cell count")?).unwrap_or(usize::MAX);
-        // A cell takes three bytes at least.
+        // A cell takes two bytes at least.
         if cells > self.rest.len() {
             return malformed("cell count");
         }
@@ -264,19 +269,18 @@ impl<'a> Reader<'a> {
         let head = self.vint("cell")?;
         let Ok(column) = u16::try_from(head >> 2) else { return malformed("column") };
         let kind = head & 3;
-        let timestamp = self.timestamp(base)?;
+        let timestamp = if kind == CELL_LIVE_AT_BASE { base } else { self.timestamp(base)? };
         let mut cell = RawCell { column, timestamp, ttl_s: 0, local_deletion_s: NEVER_S, value: None };
         match kind {
-            CELL_LIVE => {}
+            CELL_LIVE | CELL_LIVE_AT_BASE => {}
             CELL_EXPIRING => {
                 cell.ttl_s = self.ttl()?;
                 cell.local_deletion_s = self.u32("expiry")?;
             }
-            CELL_TOMBSTONE => {
+            _ => {
                 cell.local_deletion_s = self.u32("deletion time")?;
                 return Ok(cell);
             }
-            _ => return malformed("cell kind"),
         }
         cell.value = Some(self.string("value")?);
         Ok(cell)
