@@ -20,6 +20,7 @@ mod data;
 mod error;
 mod flush;
 mod folders;
+mod histogram;
 mod lru;
 mod manifest;
 mod memtable;
@@ -42,6 +43,7 @@ pub use data::{
     Malformed, Mutation, NEVER_S, Partition, RangeTombstone, Row, Slice, Stamp, counter, expiry_s,
 };
 pub use error::Error;
+pub use histogram::Histogram;
 pub use read::Page;
 pub use sstable::{Compression, Compressor};
 pub use stats::{CacheStats, CommitlogStats, Stats, TableStats};

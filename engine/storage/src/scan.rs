@@ -6,7 +6,7 @@ use types::{TableDef, Token};
 
 use crate::data::behind;
 use crate::read::{Page, PartitionRead, Source};
-use crate::sstable::{IndexCursor, PartitionCursor, Sstable};
+use crate::sstable::{IndexCursor, PartitionCursor, ReadAhead, Sstable};
 use crate::table::{SharedMemtable, Table};
 use crate::{Bytes, Error, Partition, Row, ScanCommand, Slice};
 
@@ -120,7 +120,8 @@ impl Scan<'_> {
         for sstable in &self.sstables {
             // Those that end before the range have nothing to say.
             if sstable.last >= place.token && sstable.first <= end {
-                cursors.push(IndexCursor::seek(sstable.clone(), place.token, place.key.as_deref()).await?);
+                let keys = IndexCursor::seek(sstable.clone(), place.token, place.key.as_deref()).await?;
+                cursors.push((keys, Rc::new(ReadAhead::new(sstable.clone()))));
             }
         }
         loop {
@@ -129,12 +130,13 @@ impl Scan<'_> {
                 let (token, stored) = memtable.range_after(place.token, place.key.as_deref()).next()?;
                 Some((token, Bytes::copy_from(stored.key())))
             });
-            let in_files = cursors.iter().filter_map(|cursor| cursor.head()).map(|head| (head.token, head.key.clone()));
+            let in_files =
+                cursors.iter().filter_map(|(keys, _)| keys.head()).map(|head| (head.token, head.key.clone()));
             let Some((token, key)) = in_memory.chain(in_files).min().filter(|(token, _)| *token <= end) else {
                 return Ok(false);
             };
             let mut sources: Vec<Source> = self.memtables.iter().cloned().map(Source::Memtable).collect();
-            for cursor in &mut cursors {
+            for (cursor, ahead) in &mut cursors {
                 let Some(head) = cursor.head().filter(|head| (head.token, &head.key) == (token, &key)) else {
                     continue;
                 };
@@ -143,7 +145,7 @@ impl Scan<'_> {
                 let next = cursor.head().map(|next| next.position);
                 let place = entry.place(&cursor.sstable, next).await?;
                 let data = PartitionCursor::new(cursor.sstable.clone(), key.clone(), place);
-                sources.push(Source::Sstable(Box::new(data)));
+                sources.push(Source::Sstable(Box::new(data.reading_ahead(ahead.clone()))));
             }
             let page = self.read(token, &key, &self.command.slices).page(sources).await?;
             self.take(page);

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use types::TableId;
 
+use crate::histogram::Histogram;
+
 /// Snapshot of one shard's storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -46,6 +48,9 @@ pub struct TableStats {
     pub reads: u64,
     /// Index: how many SSTables a read of a partition looked into (behind the bloom filter); the last counts more.
     pub sstables_per_read: [u64; 32],
+    /// Of answers to reads of one partition.
+    pub live_rows_per_read: Histogram,
+    pub tombstones_per_read: Histogram,
     pub bloom_negatives: u64,
     pub bloom_false_positives: u64,
 }
@@ -69,4 +74,18 @@ pub struct CacheStats {
     pub hits: u64,
     pub misses: u64,
     pub evictions: u64,
+}
+
+impl TableStats {
+    /// How many SSTables no more than `fraction` of the reads looked into. The last class counts more.
+    pub fn sstables_per_read_percentile(&self, fraction: f64) -> u64 {
+        let reads: u64 = self.sstables_per_read.iter().sum();
+        let wanted = (reads as f64 * fraction).ceil() as u64;
+        let mut seen = 0;
+        let at = self.sstables_per_read.iter().position(|count| {
+            seen += count;
+            seen >= wanted.max(1)
+        });
+        at.unwrap_or(0) as u64
+    }
 }

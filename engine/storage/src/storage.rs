@@ -379,12 +379,16 @@ impl Storage {
             now_s: command.now_s,
             bypass_cache: command.bypass_cache,
         };
-        if let Some(answer) = read.in_memory(&table)? {
-            return Ok(answer);
-        }
-        // What is read here is seldom; in the caller's future it would make every read larger.
-        let page = Box::pin(async { read.page(read.sources(&table).await?).await }).await;
-        page.inspect_err(|error| table.noticed(error))
+        let page = match read.in_memory(&table)? {
+            Some(page) => page,
+            // What is read here is seldom; in the caller's future it would make every read larger.
+            None => {
+                let page = Box::pin(async { read.page(read.sources(&table).await?).await }).await;
+                page.inspect_err(|error| table.noticed(error))?
+            }
+        };
+        table.counts.count_answer(&page);
+        Ok(page)
     }
 
     /// Partitions in token order, and whether there may be more behind them.
@@ -447,6 +451,8 @@ impl Storage {
                 writes: counts.writes.get(),
                 reads: counts.reads.get(),
                 sstables_per_read: *counts.sstables_per_read.borrow(),
+                live_rows_per_read: counts.live_rows_per_read.borrow().clone(),
+                tombstones_per_read: counts.tombstones_per_read.borrow().clone(),
                 bloom_negatives: counts.bloom_negatives.get(),
                 bloom_false_positives: counts.bloom_false_positives.get(),
             };

@@ -16,9 +16,10 @@ use crate::compaction::strategy::{Memory, Strategy};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::quarantine::Quarantine;
+use crate::read::Page;
 use crate::row_cache::RowCache;
 use crate::sstable::{self, Sstable, Standing};
-use crate::{Config, Error};
+use crate::{Config, Error, Histogram};
 
 pub(crate) type SharedMemtable = Rc<RefCell<Memtable>>;
 
@@ -72,9 +73,16 @@ pub(crate) struct Counts {
     pub bloom_negatives: Cell<u64>,
     pub bloom_false_positives: Cell<u64>,
     pub sstables_per_read: RefCell<[u64; 32]>,
+    pub live_rows_per_read: RefCell<Histogram>,
+    pub tombstones_per_read: RefCell<Histogram>,
 }
 
 impl Counts {
+    pub fn count_answer(&self, page: &Page) {
+        self.live_rows_per_read.borrow_mut().add(page.live_rows as u64);
+        self.tombstones_per_read.borrow_mut().add(page.tombstones as u64);
+    }
+
     pub fn count_sstables(&self, asked: usize) {
         let histogram = &mut *self.sstables_per_read.borrow_mut();
         histogram[asked.min(histogram.len() - 1)] += 1;

@@ -101,6 +101,19 @@ impl Partition {
         self.rows.iter().filter(move |row| row.is_live(now_s))
     }
 
+    /// Rows that a reader sees, and tombstones that stand in his way: deletions of rows and ranges, cells and markers
+    /// that are deleted or expired. After [`Partition::purge_shadowed`].
+    pub(crate) fn count(&self, now_s: u32) -> (usize, usize) {
+        let mut tombstones = usize::from(self.deletion.is_some()) + self.range_tombstones.len();
+        let mut live_rows = 0;
+        for row in &self.rows {
+            let dead = row.tombstones(now_s);
+            tombstones += dead;
+            live_rows += usize::from(dead == 0 || row.is_live(now_s));
+        }
+        (live_rows, tombstones + self.static_row.as_ref().map_or(0, |row| row.tombstones(now_s)))
+    }
+
     /// Whether a reader sees the static row, after [`Partition::purge_shadowed`].
     pub fn has_live_static(&self, now_s: u32) -> bool {
         self.static_row.as_ref().is_some_and(|row| row.is_live(now_s))

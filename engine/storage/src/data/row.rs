@@ -136,6 +136,17 @@ impl Row {
                 .any(|column| column.deletion.is_some() || column.cells.iter().any(|(_, cell)| !cell.is_live(now_s)))
     }
 
+    /// Deletions in it, and what has expired.
+    pub(crate) fn tombstones(&self, now_s: u32) -> usize {
+        let dead = self.cells.iter().filter(|(_, cell)| !cell.is_live(now_s)).count();
+        let marker = self.marker.is_some_and(|marker| !marker.is_live(now_s));
+        let complex = self.complex.iter().map(|column| {
+            let dead = column.cells.iter().filter(|(_, cell)| !cell.is_live(now_s)).count();
+            usize::from(column.deletion.is_some()) + dead
+        });
+        usize::from(self.deletion.is_some()) + usize::from(marker) + dead + complex.sum::<usize>()
+    }
+
     /// Memory of a decoded row, about.
     pub(crate) fn memory_bytes(&self) -> usize {
         let values = self.cells.iter().map(|(_, cell)| cell.value.as_ref().map_or(0, |value| value.len()));

@@ -57,6 +57,10 @@ pub(crate) struct PartitionRead<'a> {
 pub struct Page {
     pub partition: Option<Partition>,
     pub more: bool,
+    /// Rows of the partition that a reader sees.
+    pub live_rows: usize,
+    /// Deletions and expired things in it: what CQL servers warn of, and refuse to answer, beyond some thousands.
+    pub tombstones: usize,
 }
 
 struct Progress {
@@ -145,7 +149,8 @@ impl PartitionRead<'_> {
         if more || self.limit_rows < merged.rows.len() || self.limit_bytes != usize::MAX {
             more |= self.cut(&mut merged, end.as_ref());
         }
-        Page { partition: Some(merged).filter(|merged| !merged.is_empty()), more }
+        let (live_rows, tombstones) = merged.count(self.now_s);
+        Page { partition: Some(merged).filter(|merged| !merged.is_empty()), more, live_rows, tombstones }
     }
 
     /// Drops the rows behind `end` and those that are more than asked. Says whether there were any.

@@ -13,6 +13,7 @@ use super::Place;
 use super::file::BlockFile;
 use super::header::Header;
 use super::index::{Block, Promoted};
+use super::read_ahead::ReadAhead;
 use super::reader::Sstable;
 use super::unfiltered::{self, Head, Marker, Parse};
 use crate::data::codec::Reader;
@@ -36,6 +37,8 @@ pub(super) struct DataCursor {
     /// Where what is wanted is known to end.
     pub end: Option<u64>,
     pub sequential: bool,
+    /// Where the windows come from, when partition after partition is read.
+    ahead: Option<Rc<ReadAhead>>,
     /// Whether what is read stays in the cache of blocks.
     pub keep: bool,
     /// What was read last; the next read in order is twice as much.
@@ -45,7 +48,7 @@ pub(super) struct DataCursor {
 impl DataCursor {
     pub fn new(sstable: Rc<Sstable>, start: u64, end: Option<u64>, sequential: bool) -> Self {
         let window = Bytes::default();
-        Self { sstable, window, window_start: start, at: 0, end, sequential, keep: true, read_ahead: 0 }
+        Self { sstable, window, window_start: start, at: 0, end, sequential, ahead: None, keep: true, read_ahead: 0 }
     }
 
     pub fn position(&self) -> u64 {
@@ -111,7 +114,10 @@ impl DataCursor {
             let len = known.map_or(ahead, |len| len as usize);
             let len = if len > had { len } else { had * 2 + to_unit_end };
             self.read_ahead = len;
-            data.read_through(start, len, self.keep).await?
+            match &self.ahead {
+                Some(ahead) => ahead.read(start, len).await?,
+                None => data.read_through(start, len, self.keep).await?,
+            }
         };
         (self.window, self.window_start, self.at) = (window, start, 0);
         Ok(())
@@ -156,6 +162,12 @@ impl PartitionCursor {
     /// For one whose rows are kept elsewhere: the blocks that it reads are not.
     pub fn without_keeping_blocks(mut self) -> Self {
         self.data.keep = false;
+        self
+    }
+
+    /// For one of many that are read in order.
+    pub fn reading_ahead(mut self, ahead: Rc<ReadAhead>) -> Self {
+        self.data.ahead = Some(ahead);
         self
     }
 

@@ -153,7 +153,8 @@ impl Entries {
             if place + had as u64 >= index.len {
                 return Err(Error::corrupt(&index.path, place, "the index ends within an entry"));
             }
-            let window = index.read(place, (had * 2).max(4 * BLOCK)).await?;
+            // Not kept: the blocks that point reads need stay.
+            let window = index.read_through(place, (had * 2).max(4 * BLOCK), false).await?;
             (self.window, self.position, self.at) = (window, place, 0);
         }
     }
