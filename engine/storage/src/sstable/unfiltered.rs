@@ -115,9 +115,15 @@ impl EncodingStats {
     }
 
     fn complex_deletion(&self, reader: &mut Reader<'_>) -> Result<Option<DeletionTime>, Parse> {
-        let deletion = self.deletion(reader)?;
-        let live = DeletionTime { timestamp: i64::MIN, local_s: i32::MAX as u32 };
-        Ok(Some(deletion).filter(|deletion| *deletion != live))
+        let timestamp = self.timestamp(reader)?;
+        let local_s = i64::from(self.min_local_deletion_s).wrapping_add(reader.vint("deletion time")? as i64);
+        // It deletes nothing: timestamps are greater. The local time beside it is the largest int, in files that
+        // Cassandra 5 wrote -1.
+        if timestamp == i64::MIN {
+            return Ok(None);
+        }
+        let local_s = u32::try_from(local_s).map_err(|_| Parse::Malformed("a local deletion time out of range"))?;
+        Ok(Some(DeletionTime { timestamp, local_s }))
     }
 
     fn timestamp(&self, reader: &mut Reader<'_>) -> Result<i64, Parse> {
