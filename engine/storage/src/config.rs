@@ -27,7 +27,8 @@ pub struct Config {
     pub commitlog_segment_bytes: u64,
     /// Bytes of live segments beyond which the tables that hold the oldest are flushed.
     pub commitlog_limit_bytes: u64,
-    /// Compaction's writes in MB (10^6 bytes) a second; `None` is unlimited.
+    /// Compaction's writes in MB (10^6 bytes) a second, of all its tasks together. `None`: no fixed limit, but shares
+    /// that follow the backlog.
     pub compaction_mb_per_s: Option<f64>,
     /// Bytes of rows for which a wide partition's own index has an entry (Cassandra's `column_index_size`).
     pub column_index_bytes: u64,
@@ -40,6 +41,11 @@ pub struct Config {
     /// What stands for the default `min_sstable_size` of 50 MiB; the other sizes that compaction strategies have in MiB
     /// are scaled with it, as scaled runs need them smaller.
     pub compaction_small_bytes: u64,
+    /// Disk space that compactions may take for a while besides their inputs; `None` is unlimited. What does not fit is
+    /// compacted in smaller steps, or waits.
+    pub compaction_space_bytes: Option<u64>,
+    /// Whether a table's data is kept in a snapshot when it is truncated or dropped.
+    pub auto_snapshot: bool,
     /// Compactions side by side.
     pub compaction_jobs_max: usize,
     /// Fault injection for the test of the durability oracle: the commit log claims to have synced without syncing.
@@ -65,6 +71,8 @@ impl Config {
             index_cache_fraction: 0.5,
             auto_compaction: true,
             compaction_small_bytes: 50 << 20,
+            compaction_space_bytes: None,
+            auto_snapshot: false,
             compaction_jobs_max: 4,
             fault_skip_commitlog_sync: false,
         }

@@ -26,8 +26,10 @@ mod manifest;
 mod memtable;
 mod quarantine;
 mod read;
+mod refresh;
 mod row_cache;
 mod scan;
+mod snapshot;
 mod sstable;
 mod stats;
 mod storage;
@@ -36,6 +38,7 @@ mod table;
 pub use command::{ReadCommand, ScanCommand};
 pub use compaction::picture::Kind as CompactionKind;
 pub use compaction::running::{CompactionProgress, CompactionRecord};
+pub use compaction::scrub::{ScrubReport, VerifyReport};
 pub use compaction::strategy::options::validate as validate_compaction;
 pub use config::{Config, SyncMode};
 pub use data::{
@@ -45,6 +48,8 @@ pub use data::{
 pub use error::Error;
 pub use histogram::Histogram;
 pub use read::Page;
+pub use refresh::RefreshReport;
+pub use snapshot::Snapshot;
 pub use sstable::{Compression, Compressor};
 pub use stats::{CacheStats, CommitlogStats, Stats, TableStats};
 pub use storage::Storage;

@@ -19,6 +19,15 @@ pub struct Stats {
     pub rows: CacheStats,
     /// Bytes of all memtables, those being flushed included.
     pub memtable_bytes: u64,
+    /// Bytes that compaction has yet to write until all strategies are content, and the shares that it has for it; 0
+    /// before the first look, and with a fixed rate.
+    pub compaction_backlog_bytes: u64,
+    pub compaction_shares: u32,
+    /// Bytes of compactions' outputs whose inputs are still on disk, and the most there ever were.
+    pub compaction_temporary_bytes: u64,
+    pub compaction_temporary_peak_bytes: u64,
+    /// Compactions that were put off because the space for them is limited.
+    pub compactions_out_of_space: u64,
     /// Writes that had to wait for memory.
     pub writes_blocked: u64,
 }

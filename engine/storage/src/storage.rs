@@ -104,6 +104,9 @@ impl Storage {
         storage.replay(&segments).await?;
         flush::spawn(Rc::downgrade(&storage), storage.signals.clone());
         compaction::task::spawn(Rc::downgrade(&storage), storage.signals.clone());
+        if storage.config.compaction_mb_per_s.is_none() {
+            compaction::controller::spawn(Rc::downgrade(&storage), storage.signals.clone());
+        }
         storage.wake_compaction();
         Ok(storage)
     }
@@ -221,6 +224,9 @@ impl Storage {
 
     /// Removes a table and its files.
     pub async fn drop_table(&self, id: TableId) -> Result<(), Error> {
+        if let Ok(table) = self.table(id) {
+            self.snapshot_before(&table, "dropped").await?;
+        }
         let table = self.tables.borrow_mut().remove(&id);
         let Some(table) = table else { return Ok(()) };
         table.dropped.set(true);
@@ -243,9 +249,10 @@ impl Storage {
         Ok(())
     }
 
-    /// Removes all data of a table that was written before the call.
+    /// Removes all data of a table that was written before the call; with `Config::auto_snapshot`, a snapshot keeps it.
     pub async fn truncate(&self, id: TableId) -> Result<(), Error> {
         let table = self.table(id)?;
+        self.snapshot_before(&table, "truncated").await?;
         let _turn = self.flushing_turn().await;
         let upto = self.log.position();
         let old = std::mem::replace(&mut *table.active.borrow_mut(), Rc::new(RefCell::new(Memtable::new(table.def()))));
@@ -424,6 +431,11 @@ impl Storage {
             rows: self.cache.rows.stats(),
             memtable_bytes: (self.active_bytes.get() + self.flushing_bytes.get()) as u64,
             writes_blocked: self.writes_blocked.get(),
+            compaction_backlog_bytes: self.compactions.backlog_bytes.get(),
+            compaction_shares: self.compactions.shares.get(),
+            compaction_temporary_bytes: self.compactions.temporary_bytes().0,
+            compaction_temporary_peak_bytes: self.compactions.temporary_bytes().1,
+            compactions_out_of_space: self.compactions.out_of_space.get(),
             ..Stats::default()
         };
         let compacting = self.compactions.progress();

@@ -12,8 +12,9 @@ use std::rc::Rc;
 use reactor::Work;
 use types::{TableDef, Token};
 
-use super::picture::Job;
+use super::picture::{Job, Kind};
 use super::running::Running;
+use super::shadow::Shadow;
 use crate::sstable::{EncodingStats, KeyHash, Sequential, Sstable, Standing, Writer};
 use crate::storage::Storage;
 use crate::table::{Table, add};
@@ -43,6 +44,8 @@ pub(crate) struct Merge<'a> {
     job: &'a Job,
     running: &'a Running,
     keep: Keep<'a>,
+    /// For a garbage collection: the rest of the table, whose deletions count.
+    others: Option<Vec<Rc<Sstable>>>,
     /// As they are in the table now.
     inputs: Vec<Rc<Sstable>>,
     /// Written, not yet in the table.
@@ -58,6 +61,8 @@ pub(crate) struct Merge<'a> {
     read: u64,
     written: u64,
     paced: u64,
+    /// Of outputs, less what they replaced.
+    temporary: u64,
     merged: Merged,
 }
 
@@ -81,6 +86,8 @@ struct Streamed {
     /// The latest of the inputs'; it shadows rows of every part.
     deletion: Option<DeletionTime>,
     begun: bool,
+    /// What others delete of it.
+    shadow: Option<Shadow>,
 }
 
 impl<'a> Merge<'a> {
@@ -102,6 +109,10 @@ impl<'a> Merge<'a> {
             job,
             running,
             keep,
+            others: (job.kind == Kind::GarbageCollection).then(|| {
+                let is_input = |s: &&Rc<Sstable>| job.inputs.binary_search(&s.generation).is_ok();
+                table.sstables.borrow().iter().filter(|s| !is_input(s)).cloned().collect()
+            }),
             unpublished: Vec::new(),
             stats,
             partitions: inputs.iter().map(|input| input.figures.partitions).sum(),
@@ -114,6 +125,7 @@ impl<'a> Merge<'a> {
             read: 0,
             written: 0,
             paced: 0,
+            temporary: 0,
             merged: Merged::default(),
         }
     }
@@ -131,6 +143,7 @@ impl<'a> Merge<'a> {
                 output.remove().await?;
             }
         }
+        self.give_back(u64::MAX);
         result.map(|()| self.merged)
     }
 
@@ -203,7 +216,11 @@ impl<'a> Merge<'a> {
             inputs.iter_mut().filter(is_at).map(|input| (&mut input.reader, None)).collect();
         *self.merged.rows_merged.entry(readers.len() as u32).or_default() += 1;
         let rest = Partition::new(key.clone());
-        let mut streamed = Streamed { token, key: key.clone(), rest, deletion: None, begun: false };
+        let shadow = match &self.others {
+            Some(others) => Some(Shadow::of(others, token, key, &self.def).await?),
+            None => None,
+        };
+        let mut streamed = Streamed { token, key: key.clone(), rest, deletion: None, begun: false, shadow };
         let mut upto: Option<Clustering> = None;
         let def = self.def.clone();
         loop {
@@ -252,6 +269,9 @@ impl<'a> Merge<'a> {
     ) -> Result<(), Error> {
         streamed.deletion = DeletionTime::latest(streamed.deletion, part.deletion);
         part.deletion = streamed.deletion;
+        if let Some(shadow) = &streamed.shadow {
+            shadow.cast(&mut part, &self.def);
+        }
         part.purge_shadowed(&self.def);
         if part.has_tombstones(self.now_s) {
             let below = self.purgeable_below(streamed.token, &streamed.key);
@@ -328,6 +348,8 @@ impl<'a> Merge<'a> {
             from: None,
         };
         self.unpublished.push(sstable.standing(standing));
+        self.storage.compactions.add_temporary(bytes);
+        self.temporary += bytes;
         self.merged.outputs.push(generation);
         self.merged.bytes_out += bytes;
         Ok(())
@@ -340,6 +362,13 @@ impl<'a> Merge<'a> {
             return Ok(true);
         }
         self.publish(Some(last)).await
+    }
+
+    /// That much is on disk once again only.
+    fn give_back(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.temporary);
+        self.temporary -= bytes;
+        self.storage.compactions.sub_temporary(bytes);
     }
 
     /// Puts the outputs in the place of what the inputs have up to `last`, or of all that they have.
@@ -378,6 +407,7 @@ impl<'a> Merge<'a> {
         }
         self.inputs = rest;
         for input in done {
+            self.give_back(input.disk_bytes);
             input.remove().await?;
         }
         Ok(true)

@@ -1,11 +1,15 @@
 //! Operations on a table's SSTables that somebody asks for.
 
+use std::rc::Rc;
+
 use types::{TableId, Token};
 
+use super::merge::Keep;
 use super::picture::{Job, Kind};
 use super::running::{CompactionProgress, CompactionRecord};
 use crate::Error;
 use crate::storage::Storage;
+use crate::table::Table;
 
 impl Storage {
     /// A major compaction: of all that the table has, as its strategy has it (one SSTable, a level, one a window).
@@ -40,13 +44,22 @@ impl Storage {
                 false => *start < token || token <= *end,
             })
         };
+        self.rewrite_each(&table, Kind::Cleanup, Some(&is_owned)).await
+    }
+
+    /// Rewrites each SSTable without what others of the table delete; the deletions stay where they are.
+    pub async fn garbage_collect(&self, table: TableId) -> Result<(), Error> {
+        self.rewrite_each(&self.table(table)?, Kind::GarbageCollection, None).await
+    }
+
+    async fn rewrite_each(&self, table: &Rc<Table>, kind: Kind, keep: Keep<'_>) -> Result<(), Error> {
         let all: Vec<u64> = table.sstables.borrow().iter().map(|sstable| sstable.generation).collect();
         for generation in all {
             let standing = table.sstables.borrow().iter().find(|s| s.generation == generation).map(|s| s.standing);
-            // Compacted away meanwhile, with what it was for.
+            // Compacted away meanwhile: what came of it is younger than the question.
             let Some(standing) = standing else { continue };
-            let job = Job::new(Kind::Cleanup, [generation], standing.level, u64::MAX);
-            self.run_now(&table, &job, Some(&is_owned)).await?;
+            let job = Job::new(kind, [generation], standing.level, u64::MAX);
+            self.run_now(table, &job, keep).await?;
         }
         Ok(())
     }

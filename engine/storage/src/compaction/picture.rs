@@ -110,6 +110,28 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Disk that it may need besides its inputs: all of them again; or, as fragments are given back when they have been
+    /// read, an output and of each run, or level, the largest.
+    pub fn temporary_bytes(&self, picture: &Picture) -> u64 {
+        if matches!(self.kind, Kind::Expired | Kind::Level | Kind::Verify) {
+            return 0;
+        }
+        let inputs =
+            picture.sstables.iter().filter(|candidate| self.inputs.binary_search(&candidate.generation).is_ok());
+        let mut largest: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+        let mut total = 0;
+        for input in inputs {
+            total += input.bytes;
+            let row = match input.standing.level {
+                0 => (0, input.standing.run),
+                level => (level, 0),
+            };
+            let row = largest.entry(row).or_default();
+            *row = (*row).max(input.bytes);
+        }
+        self.split_bytes.saturating_add(largest.values().sum()).min(total)
+    }
+
     pub fn new(kind: Kind, inputs: impl IntoIterator<Item = u64>, level: u32, split_bytes: u64) -> Self {
         let mut inputs: Vec<u64> = inputs.into_iter().collect();
         inputs.sort_unstable();

@@ -53,6 +53,8 @@ pub(crate) struct Running {
     pub table: TableId,
     pub kind: Kind,
     pub bytes_total: u64,
+    /// Of disk that it may need besides its inputs.
+    pub reserved_bytes: u64,
     pub bytes_read: Cell<u64>,
     pub bytes_written: Cell<u64>,
     pub cancelled: Cell<bool>,
@@ -65,12 +67,20 @@ pub(crate) struct Compactions {
     running: RefCell<BTreeMap<u64, Rc<Running>>>,
     ended: Notify,
     history: RefCell<VecDeque<CompactionRecord>>,
+    /// Picks that had to wait because the disk space for them is limited.
+    pub out_of_space: Cell<u64>,
+    /// As of the controller's last look.
+    pub backlog_bytes: Cell<u64>,
+    pub shares: Cell<u32>,
+    /// Bytes of outputs whose inputs are still there, and the most there ever were.
+    temporary_bytes: Cell<u64>,
+    temporary_peak_bytes: Cell<u64>,
     /// When the bytes let through so far are paid for.
     paid_ns: Cell<u64>,
 }
 
 impl Compactions {
-    pub fn start(&self, table: TableId, kind: Kind, bytes_total: u64) -> Rc<Running> {
+    pub fn start(&self, table: TableId, kind: Kind, bytes_total: u64, reserved_bytes: u64) -> Rc<Running> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         let running = Running {
@@ -78,6 +88,7 @@ impl Compactions {
             table,
             kind,
             bytes_total,
+            reserved_bytes,
             bytes_read: Cell::new(0),
             bytes_written: Cell::new(0),
             cancelled: Cell::new(false),
@@ -96,6 +107,27 @@ impl Compactions {
     pub async fn stop(&self) {
         self.cancel(None);
         self.ended.wait_until(|| self.running.borrow().is_empty()).await;
+    }
+
+    /// What takes room twice: more by an output, less by the inputs that it replaces.
+    pub fn add_temporary(&self, bytes: u64) {
+        let now = self.temporary_bytes.get() + bytes;
+        self.temporary_bytes.set(now);
+        self.temporary_peak_bytes.set(self.temporary_peak_bytes.get().max(now));
+    }
+
+    pub fn sub_temporary(&self, bytes: u64) {
+        self.temporary_bytes.set(self.temporary_bytes.get().saturating_sub(bytes));
+    }
+
+    /// Now, and at most.
+    pub fn temporary_bytes(&self) -> (u64, u64) {
+        (self.temporary_bytes.get(), self.temporary_peak_bytes.get())
+    }
+
+    /// What the running ones may come to need.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.running.borrow().values().map(|running| running.reserved_bytes).sum()
     }
 
     pub fn record(&self, record: CompactionRecord) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use reactor::Group;
 
 use super::merge::{Keep, Merge, Merged};
-use super::picture::{Job, Kind};
-use super::running::CompactionRecord;
+use super::picture::{Job, Kind, Picture};
+use super::running::{CompactionRecord, Running};
 use crate::Error;
 use crate::sstable::{Sstable, Standing};
 use crate::storage::{Signals, Storage};
@@ -48,7 +48,7 @@ pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
 }
 
 /// Marks inputs as busy for as long as it lives.
-struct Busy {
+pub(crate) struct Busy {
     table: Rc<Table>,
     generations: Vec<u64>,
 }
@@ -62,6 +62,16 @@ impl Busy {
         }
         compacting.extend(generations.iter().copied());
         Some(Self { table: table.clone(), generations: generations.to_vec() })
+    }
+
+    /// Waits until none of them is busy.
+    pub async fn wait(table: &Rc<Table>, generations: &[u64]) -> Self {
+        loop {
+            match Self::mark(table, generations) {
+                Some(busy) => return busy,
+                None => table.compacted.notified().await,
+            }
+        }
     }
 }
 
@@ -87,6 +97,7 @@ impl Storage {
             let picture = table.picture();
             let mut memory = table.memory.borrow().clone();
             let job = table.strategy(self.config()).pick(&picture, &mut memory)?;
+            let job = self.within_space(job, &picture)?;
             let inputs = picture.sstables.iter().filter(|candidate| job.inputs.contains(&candidate.generation));
             Some((inputs.map(|candidate| candidate.bytes).sum::<u64>(), table, job, memory))
         });
@@ -95,10 +106,27 @@ impl Storage {
         Some((table, job))
     }
 
+    /// The job, or one of its smaller inputs, if the disk space that compactions may take for a while has room for it.
+    /// Levels must be compacted with all that they overlap: for those it is all or nothing.
+    fn within_space(&self, mut job: Job, picture: &Picture) -> Option<Job> {
+        let Some(limit) = self.config().compaction_space_bytes else { return Some(job) };
+        let room = limit.saturating_sub(self.compactions.reserved_bytes());
+        let bytes = |generation: &u64| picture.sstables.iter().find(|c| c.generation == *generation).map(|c| c.bytes);
+        while job.temporary_bytes(picture) > room {
+            let (at, _) = job.inputs.iter().enumerate().max_by_key(|(_, generation)| bytes(generation))?;
+            job.inputs.remove(at);
+            if job.split_bytes != u64::MAX || job.inputs.len() < 2 {
+                add(&self.compactions.out_of_space, 1);
+                return None;
+            }
+        }
+        Some(job)
+    }
+
     /// Marks the inputs at once, so that the next pick leaves them out.
     fn spawn_compaction(self: &Rc<Self>, table: Rc<Table>, job: Job) {
         let Some(busy) = Busy::mark(&table, &job.inputs) else { return };
-        let running = self.compactions.start(table.def().id, job.kind, table.bytes_of(&job.inputs));
+        let running = self.start(&table, &job);
         let storage = self.clone();
         let task = async move {
             let result = storage.run_job(&table, &job, &running, None).await;
@@ -116,15 +144,15 @@ impl Storage {
         drop(reactor::spawn(Group::Compaction, "compaction", task));
     }
 
+    fn start(&self, table: &Table, job: &Job) -> Rc<Running> {
+        let reserved_bytes = job.temporary_bytes(&table.picture());
+        self.compactions.start(table.def().id, job.kind, table.bytes_of(&job.inputs), reserved_bytes)
+    }
+
     /// Waits until none of the inputs is busy, and runs the job here.
     pub(crate) async fn run_now(&self, table: &Rc<Table>, job: &Job, keep: Keep<'_>) -> Result<Merged, Error> {
-        let busy = loop {
-            match Busy::mark(table, &job.inputs) {
-                Some(busy) => break busy,
-                None => table.compacted.notified().await,
-            }
-        };
-        let running = self.compactions.start(table.def().id, job.kind, table.bytes_of(&job.inputs));
+        let busy = Busy::wait(table, &job.inputs).await;
+        let running = self.start(table, job);
         let result = self.run_job(table, job, &running, keep).await;
         self.compactions.end(&running);
         drop(busy);
@@ -132,13 +160,7 @@ impl Storage {
         result
     }
 
-    async fn run_job(
-        &self,
-        table: &Rc<Table>,
-        job: &Job,
-        running: &super::running::Running,
-        keep: Keep<'_>,
-    ) -> Result<Merged, Error> {
+    async fn run_job(&self, table: &Rc<Table>, job: &Job, running: &Running, keep: Keep<'_>) -> Result<Merged, Error> {
         let started_ns = reactor::now();
         let is_input = |sstable: &&Rc<Sstable>| job.inputs.binary_search(&sstable.generation).is_ok();
         let inputs: Vec<Rc<Sstable>> = table.sstables.borrow().iter().filter(is_input).cloned().collect();
@@ -178,7 +200,7 @@ impl Storage {
     }
 
     /// Puts each input elsewhere as it is, or removes it unread.
-    async fn replace(
+    pub(crate) async fn replace(
         &self,
         table: &Rc<Table>,
         inputs: &[Rc<Sstable>],

@@ -36,7 +36,7 @@ pub(crate) use cursor::PartitionCursor;
 pub(crate) use header::EncodingStats;
 pub(crate) use read_ahead::ReadAhead;
 pub(crate) use reader::{Place, Sstable, Standing, remove_files};
-pub(crate) use sequential::{IndexCursor, Sequential};
+pub(crate) use sequential::{IndexCursor, IndexEntry, Sequential};
 pub(crate) use writer::Writer;
 
 /// All components, the list last: it is written when the others are durable.

@@ -210,6 +210,11 @@ impl Sstable {
         self.data.len
     }
 
+    /// What the header was matched with.
+    pub fn def(&self) -> &Arc<TableDef> {
+        &self.def
+    }
+
     /// Bytes of data as they are on disk.
     pub fn stored_bytes(&self) -> u64 {
         self.data.stored_len

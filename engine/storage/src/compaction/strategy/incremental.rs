@@ -5,6 +5,8 @@
 //! fullest of the buckets with `min_threshold` goes first. With a `space_amplification_goal` (the two largest tiers over
 //! the largest), those two are compacted into one when they exceed it.
 
+use std::collections::BTreeMap;
+
 use super::size_tiered::{self, Bucket, Sized};
 use crate::compaction::picture::Picture;
 
@@ -19,6 +21,15 @@ pub(crate) struct Options {
 fn runs(picture: &Picture) -> Vec<Sized> {
     let sized = |(run, members): (&u64, &Vec<_>)| Sized { id: *run, bytes: bytes(members) };
     picture.idle_runs().iter().map(sized).collect()
+}
+
+/// Busy ones too.
+pub(crate) fn all_runs(picture: &Picture) -> Vec<Sized> {
+    let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
+    for candidate in &picture.sstables {
+        *runs.entry(candidate.standing.run).or_default() += candidate.bytes;
+    }
+    runs.into_iter().map(|(id, bytes)| Sized { id, bytes }).collect()
 }
 
 fn bytes(members: &[&crate::compaction::picture::Candidate]) -> u64 {
