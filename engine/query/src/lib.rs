@@ -22,7 +22,7 @@ mod system;
 
 pub use error::QueryError;
 pub use execute::{Client, Outcome};
-pub use node::{Config, Node, Timeouts};
+pub use node::{Config, IGNORE_MSB, Node, Timeouts};
 pub use replica::ReplicaHandler;
 pub use schema::Change;
 pub use schema::agreement::{Agreement, LoadError, load as load_schema};

@@ -38,8 +38,15 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     }
     let (document, schema) = query::load_schema(&config.data_dir).await?;
     let topology = Arc::new(Topology::new(&config.nodes, config.address)?);
-    let tables = schema.tables().cloned().collect();
-    let storage = Storage::open(config.storage(shard, shards), tables).await?;
+    let tables: Vec<_> = schema.tables().cloned().collect();
+    let storage_config = config.storage(shard, shards);
+    if shard == 0 {
+        let owner = |token, shards| types::shard_of(token, shards, query::IGNORE_MSB);
+        storage::reshard(&storage_config, &tables, owner).await?;
+    } else {
+        storage::wait_for_layout(&storage_config).await?;
+    }
+    let storage = Storage::open(storage_config, tables).await?;
     let node = Node::new(
         query::Config {
             cluster_name: config.cluster_name.clone(),

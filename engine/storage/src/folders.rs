@@ -25,16 +25,24 @@ pub(crate) async fn create(path: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The mark that a shard leaves in the data folder.
+pub(crate) fn mark(shard: u32, shards: u32) -> String {
+    format!("shard-{shard}-of-{shards}")
+}
+
+/// How many shards a mark names; `None` when it is something else.
+pub(crate) fn mark_count(name: &str) -> Option<u32> {
+    let (_, count) = name.strip_prefix("shard-")?.split_once("-of-")?;
+    count.parse().ok()
+}
+
 /// Refuses data that was written with another number of shards: each partition's shard follows from that number.
 pub(crate) async fn check_shards(config: &Config) -> Result<(), Error> {
     let dir = &config.data_dir;
     let names = fs::read_dir(dir).await.map_err(Error::io(dir, "list"))?;
-    let own = format!("shard-{}-of-{}", config.shard, config.shards);
+    let own = mark(config.shard, config.shards);
     for name in &names {
-        let count = name.strip_prefix("shard-").and_then(|rest| rest.split_once("-of-")).map(|(_, count)| count);
-        if let Some(found) = count.and_then(|count| count.parse().ok())
-            && found != config.shards
-        {
+        if let Some(found) = mark_count(name).filter(|found| *found != config.shards) {
             return Err(Error::ShardCount { path: dir.clone(), found, wanted: config.shards });
         }
     }

@@ -30,12 +30,22 @@ pub(crate) struct Manifest {
     pub sstables: BTreeMap<u64, Standing>,
 }
 
-fn name(shard: u32) -> String {
+fn name(shard: u32, shards: u32) -> String {
+    format!("shard-{shard}-of-{shards}.manifest")
+}
+
+/// As manifests were named when a number of shards could not be changed.
+fn first_name(shard: u32) -> String {
     format!("shard-{shard}.manifest")
 }
 
 fn sstable(line: &str) -> Option<(u64, Standing)> {
     let words: Vec<&str> = line.split(' ').collect();
+    if let ["sstable", generation] = &words[..] {
+        // Written before there were levels.
+        let generation = generation.parse().ok()?;
+        return Some((generation, Standing { run: generation, ..Standing::default() }));
+    }
     let (["sstable", generation, "level", level, "run", run, "made", made_s], rest) = words.split_first_chunk::<8>()?
     else {
         return None;
@@ -84,29 +94,37 @@ impl Manifest {
         Some(Self { flushed_upto, next, sstables })
     }
 
+    /// Whether a file is the manifest of one of so many shards.
+    pub fn is_named(file: &str, shards: u32) -> bool {
+        (0..shards).any(|shard| name(shard, shards) == file)
+    }
+
     /// Of a table that was never flushed: the default.
-    pub async fn load(folder: &str, shard: u32) -> Result<Self, Error> {
-        let path = format!("{folder}/{}", name(shard));
-        match fs::read(&path).await {
-            Ok(bytes) => std::str::from_utf8(&bytes)
-                .ok()
-                .and_then(Self::decode)
-                .ok_or_else(|| Error::corrupt(&path, 0, "not a manifest, or its checksum fails")),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(Error::io(&path, "read")(error)),
+    pub async fn load(folder: &str, shard: u32, shards: u32) -> Result<Self, Error> {
+        for name in [name(shard, shards), first_name(shard)] {
+            let path = format!("{folder}/{name}");
+            match fs::read(&path).await {
+                Ok(bytes) => {
+                    let decoded = std::str::from_utf8(&bytes).ok().and_then(Self::decode);
+                    return decoded.ok_or_else(|| Error::corrupt(&path, 0, "not a manifest, or its checksum fails"));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io(&path, "read")(error)),
+            }
         }
+        Ok(Self::default())
     }
 
     /// Durable when it resolves.
-    pub async fn store(&self, folder: &str, shard: u32) -> Result<(), Error> {
-        let name = name(shard);
+    pub async fn store(&self, folder: &str, shard: u32, shards: u32) -> Result<(), Error> {
+        let name = name(shard, shards);
         let path = format!("{folder}/{name}");
         fs::replace(folder, &name, self.encode().as_bytes()).await.map_err(Error::io(&path, "replace"))
     }
 
     /// Removes what a replacement that never came to its end has left among `names`.
-    pub async fn remove_staged(folder: &str, shard: u32, names: &[String]) -> Result<(), Error> {
-        let staged = format!("{}.tmp", name(shard));
+    pub async fn remove_staged(folder: &str, shard: u32, shards: u32, names: &[String]) -> Result<(), Error> {
+        let staged = format!("{}.tmp", name(shard, shards));
         if names.contains(&staged) {
             let path = format!("{folder}/{staged}");
             fs::remove(&path).await.map_err(Error::io(&path, "remove"))?;
@@ -114,8 +132,8 @@ impl Manifest {
         Ok(())
     }
 
-    pub async fn remove(folder: &str, shard: u32) -> Result<(), Error> {
-        let path = format!("{folder}/{}", name(shard));
+    pub async fn remove(folder: &str, shard: u32, shards: u32) -> Result<(), Error> {
+        let path = format!("{folder}/{}", name(shard, shards));
         match fs::remove(&path).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io(&path, "remove")(error));

@@ -235,7 +235,7 @@ impl Storage {
         let _turn = self.flushing_turn().await;
         drop(table.publishing_permit().await);
         self.forget_flushing(&table);
-        Manifest::remove(&table.folder, self.config.shard).await?;
+        Manifest::remove(&table.folder, self.config.shard, self.config.shards).await?;
         let sstables = table.sstables.take();
         for sstable in sstables {
             sstable.remove().await?;

@@ -94,8 +94,13 @@ pub(crate) fn add(counter: &Cell<u64>, n: u64) {
 }
 
 impl Table {
+    /// Where the SSTables of a table are.
+    pub fn folder_of(def: &TableDef, data_dir: &str) -> String {
+        format!("{data_dir}/{}/{}-{:032x}", def.keyspace, def.name, def.id.0)
+    }
+
     pub fn new(def: Arc<TableDef>, data_dir: &str, rows: Rc<RowCache>) -> Self {
-        let folder = format!("{data_dir}/{}/{}-{:032x}", def.keyspace, def.name, def.id.0);
+        let folder = Self::folder_of(&def, data_dir);
         Self {
             active: RefCell::new(Rc::new(RefCell::new(Memtable::new(def.clone())))),
             def: RefCell::new(def),
@@ -155,14 +160,14 @@ impl Table {
     pub async fn open(config: &Config, def: Arc<TableDef>, cache: &Rc<BlockCache>) -> Result<Rc<Self>, Error> {
         let table = Self::new(def, &config.data_dir, cache.rows.clone());
         crate::folders::create(&table.folder).await?;
-        let manifest = Manifest::load(&table.folder, config.shard).await?;
+        let manifest = Manifest::load(&table.folder, config.shard, config.shards).await?;
         // After a kill the kernel may show a manifest whose name is not durable yet. What is believed now must still
         // be there when the power fails.
         fs::sync_dir(&table.folder).await.map_err(Error::io(&table.folder, "sync folder"))?;
         table.flushed_upto.set(manifest.flushed_upto);
         let mut next = manifest.next.max(1);
         let names = fs::read_dir(&table.folder).await.map_err(Error::io(&table.folder, "list"))?;
-        Manifest::remove_staged(&table.folder, config.shard, &names).await?;
+        Manifest::remove_staged(&table.folder, config.shard, config.shards, &names).await?;
         let mut leftovers: Vec<u64> = Vec::new();
         for generation in names.iter().filter_map(|name| sstable::parse_name(name)) {
             if generation % u64::from(config.shards) == u64::from(config.shard) {
@@ -241,7 +246,7 @@ impl Table {
                 open.chain(self.quarantine.unreadable()).collect()
             },
         };
-        manifest.store(&self.folder, config.shard).await?;
+        manifest.store(&self.folder, config.shard, config.shards).await?;
         self.flushed_upto.set(flushed_upto);
         self.quarantine.retain(|generation| sstables.iter().any(|sstable| sstable.generation == generation));
         *self.sstables.borrow_mut() = sstables;

@@ -27,7 +27,7 @@ use reactor::{Buf, JoinHandle, Work};
 use self::format::{BLOCK, CHUNK_HEADER, RECORD_HEADER};
 use crate::{CommitlogStats, Config, Error, SyncMode};
 
-pub(crate) use replay::{replay, segments};
+pub(crate) use replay::{remove_all, replay, segments};
 
 /// Chunks are sealed beyond this size: one write each, large enough for a disk's full bandwidth.
 const CHUNK_BYTES: usize = 128 << 10;

@@ -24,6 +24,16 @@ pub(crate) async fn segments(config: &Config) -> Result<Vec<u64>, Error> {
     Ok(segments)
 }
 
+/// Removes every shard's segments: what they hold is in SSTables.
+pub(crate) async fn remove_all(dir: &str) -> Result<(), Error> {
+    let names = fs::read_dir(dir).await.map_err(Error::io(dir, "list"))?;
+    for name in names.iter().filter(|name| format::parse_file_name(name).is_some()) {
+        let path = format!("{dir}/{name}");
+        fs::remove(&path).await.map_err(Error::io(&path, "remove"))?;
+    }
+    fs::sync_dir(dir).await.map_err(Error::io(dir, "sync folder"))
+}
+
 /// Hands every record, with the position behind it, to `apply`; `pause` runs after each chunk.
 pub(crate) async fn replay(
     config: &Config,
