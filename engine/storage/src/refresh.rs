@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use types::{TableId, Token};
 
-use crate::sstable::{Sequential, Sstable, Standing, Writer, parse_name};
+use crate::sstable::{Sequential, Sstable, Standing, Writer};
 use crate::storage::Storage;
 use crate::table::Table;
 use crate::{Error, snapshot};
@@ -33,9 +33,7 @@ impl Storage {
         let folder = format!("{}/upload", table.folder);
         let mut sstables = Vec::new();
         for name in snapshot::names(&folder).await?.iter().filter(|name| name.ends_with("-Data.db")) {
-            let generation =
-                parse_name(name).ok_or_else(|| Error::corrupt(&folder, 0, format!("{name}: not of version me")))?;
-            let sstable = Sstable::open(&folder, generation, table.def(), self.cache()).await?;
+            let sstable = Sstable::open_foreign(&folder, name, table.def(), self.cache()).await?;
             self.verify_sstable(&sstable, None).await?;
             sstables.push(sstable);
         }

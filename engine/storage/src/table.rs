@@ -277,7 +277,12 @@ impl Table {
     /// What there is, for a strategy to look at.
     pub fn picture(&self) -> Picture {
         let now_s = (reactor::wall_us() / 1_000_000) as u32;
-        let gc_before_s = now_s.saturating_sub(self.def.borrow().options.gc_grace_seconds);
+        // What cannot be read may hold what a tombstone deletes: nothing is forgotten for now.
+        let grace_s = match self.quarantine.unreadable().is_empty() {
+            true => self.def.borrow().options.gc_grace_seconds,
+            false => u32::MAX,
+        };
+        let gc_before_s = now_s.saturating_sub(grace_s);
         let compacting = self.compacting.borrow();
         let candidate = |s: &Rc<Sstable>| Candidate {
             generation: s.generation,

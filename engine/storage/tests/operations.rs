@@ -275,3 +275,36 @@ fn a_compaction_is_stopped() {
     })
     .unwrap();
 }
+
+#[test]
+fn compaction_stays_within_the_space_it_may_take() {
+    const LIMIT: u64 = 300_000;
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { compaction_space_bytes: Some(LIMIT), ..config(dir.path(), PERIODIC) };
+    reactor::uring::block_on(async move {
+        let def = with_grace(0);
+        let storage = Storage::open(config, vec![def.clone()]).await.unwrap();
+        for round in 0..12 {
+            for n in 0..200 {
+                let rows = vec![row(round, 1, &"x".repeat(500))];
+                storage
+                    .apply(&encode(&def, Partition { rows, ..Partition::new(format!("k{n}").as_str()) }))
+                    .await
+                    .unwrap();
+            }
+            storage.flush(None).await.unwrap();
+            while !storage.compactions().is_empty() {
+                reactor::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        }
+        let stats = storage.stats();
+        assert!(stats.tables[&def.id].compactions > 0 && stats.compactions_out_of_space > 0, "{stats:?}");
+        // What is not data (index, filter, ..) is a small part of an SSTable.
+        assert!((1..LIMIT * 11 / 10).contains(&stats.compaction_temporary_peak_bytes), "{stats:?}");
+        assert_eq!(stats.compaction_temporary_bytes, 0);
+        let rows: usize = read_all(&storage, &def).await.iter().map(|partition| partition.rows.len()).sum();
+        assert_eq!(rows, 12 * 200);
+        storage.close().await.unwrap();
+    })
+    .unwrap();
+}

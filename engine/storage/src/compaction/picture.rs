@@ -139,3 +139,40 @@ impl Job {
         Self { kind, inputs, level, split_bytes }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NEVER_S;
+
+    /// SSTables as (bytes, level, run).
+    fn temporary(sstables: &[(u64, u32, u64)], split_bytes: u64) -> u64 {
+        let candidate = |(generation, (bytes, level, run)): (u64, &(u64, u32, u64))| Candidate {
+            generation,
+            bytes: *bytes,
+            standing: Standing { level: *level, run: *run, made_s: 0, from: None },
+            first: Token::MIN,
+            last: Token::MAX,
+            min_timestamp: 0,
+            max_timestamp: 0,
+            max_local_deletion_s: NEVER_S,
+            droppable: 0.0,
+            busy: false,
+        };
+        let picture = Picture { sstables: (1..).zip(sstables).map(candidate).collect(), ..Picture::default() };
+        let all = picture.sstables.iter().map(|candidate| candidate.generation);
+        Job::new(Kind::Compaction, all, 0, split_bytes).temporary_bytes(&picture)
+    }
+
+    #[test]
+    fn what_a_compaction_needs_besides_its_inputs() {
+        assert_eq!(temporary(&[(100, 0, 1), (200, 0, 2)], u64::MAX), 300);
+        // Two runs of fragments of 10.
+        let runs: Vec<_> = (0..20).map(|n| (10, 0, n / 10)).collect();
+        assert_eq!(temporary(&runs, 10), 10 + 10 + 10);
+        // One of level 1 and ten of level 2.
+        let levels: Vec<_> = [(10, 1, 1)].into_iter().chain((0..10).map(|n| (10, 2, n))).collect();
+        assert_eq!(temporary(&levels, 10), 10 + 10 + 10);
+        assert_eq!(temporary(&[(5, 0, 1), (5, 0, 2)], 100), 10);
+    }
+}

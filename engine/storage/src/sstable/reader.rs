@@ -95,7 +95,6 @@ impl Sstable {
     ///
     /// What has no checksums is believed only as far as it agrees with the rest: the whole index is read, its order
     /// checked, and the filter and the summary compared with it.
-    #[allow(dead_code, reason = "loading foreign files is not a command yet")]
     pub async fn open_foreign(
         folder: &str,
         file_name: &str,
