@@ -10,7 +10,8 @@
 //!            | [count, complex columns]
 //! marker     timestamp | if expiring: ttl, expiry u32
 //! deletion   timestamp | local u32
-//! cell       column << 2 | kind | unless of the base's time: timestamp | if expiring: ttl, expiry u32 | if tombstone: local u32, else: len, value
+//! cell       column << 2 | kind | unless of the base's time: timestamp | if expiring: ttl, expiry u32
+//!            | if tombstone: local u32, else: len, value
 //! complex    column << 1 | has deletion | [deletion] | cell count, elements
 //! element    path len, path | cell of column 0
 //! range      flags u8 (1 start inclusive, 2 end inclusive) | prefix len, prefix | prefix len, prefix | deletion

@@ -1,7 +1,5 @@
 //! The data model: what mutations, memtables, SSTables and answers are made of. Pure.
 
-#[cfg(test)]
-pub(crate) mod arbitrary;
 mod bytes;
 mod cell;
 mod clustering;
@@ -11,10 +9,10 @@ pub mod counter;
 mod list_paths;
 mod mutation;
 mod partition;
-#[cfg(test)]
-pub(crate) mod properties;
 mod range_tombstone;
 mod row;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use bytes::Bytes;
 pub(crate) use cell::Purge;

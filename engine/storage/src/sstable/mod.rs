@@ -16,8 +16,6 @@ mod file;
 mod fuzz;
 #[cfg(test)]
 mod golden;
-#[cfg(test)]
-mod golden_shapes;
 mod header;
 mod index;
 mod read_ahead;

@@ -1,5 +1,7 @@
 //! SSTables written and read back, on a real disk: names, wide partitions by the slice, compression.
 
+mod golden_shapes;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;

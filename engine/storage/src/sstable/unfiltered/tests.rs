@@ -3,8 +3,8 @@ use types::{CqlType, TableDef};
 
 use super::*;
 use crate::Stamp;
-use crate::data::arbitrary;
-use crate::data::properties::damage;
+use crate::data::tests::arbitrary;
+use crate::data::tests::properties::damage;
 
 fn table(columns: usize) -> TableDef {
     let mut def = TableDef::builder("k", "t")

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use types::{CqlType, TableDef};
 
 use super::arbitrary::{partition, table};
-use super::counter::{self, Shard, ShardKind};
-use super::{Cell, Partition, Row, check_partition};
+use crate::data::counter::{self, Shard, ShardKind};
+use crate::data::{Cell, Partition, Row, check_partition};
 
 fn encoded(partition: &Partition) -> Vec<u8> {
     let mut bytes = Vec::new();

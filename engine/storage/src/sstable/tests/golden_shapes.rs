@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use types::{CqlType, TableDef, UserType};
 
-use super::golden::find;
-use super::header::Header;
-use super::unfiltered::Head;
-use super::{Sequential, Sstable, unfiltered};
 use crate::cache::BlockCache;
 use crate::data::codec::Reader;
+use crate::sstable::golden::find;
+use crate::sstable::header::Header;
+use crate::sstable::unfiltered::Head;
+use crate::sstable::{Sequential, Sstable, unfiltered};
 use crate::{Bytes, Cell, Partition, Row, counter};
 
 fn user_type(_keyspace: Option<&str>, name: &str) -> Option<Arc<UserType>> {

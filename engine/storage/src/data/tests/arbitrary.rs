@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use types::{ColumnDef, CqlType, TableDef, UserType, multi_cell};
 
-use super::{
+use crate::data::{
     Bound, Cell, Clustering, ComplexColumn, ComplexColumns, DeletionTime, Liveness, NEVER_S, Partition, RangeTombstone,
     Row,
 };
