@@ -2,7 +2,7 @@
 //!
 //! A workload runs once, and the disks are copied whenever an operation that changes them is submitted or ends. Each
 //! copy is then crashed (the power fails, or the process is killed) and recovered from on another host, twice: what
-//! the first recovery has shown, the power failing again must not take away.
+//! the first recovery has shown, the power failing again must not take away. Some recoveries are crashed too.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,6 +20,8 @@ use super::workload::{Entry, Known, Workload, config};
 const S: u64 = 1_000_000_000;
 /// Rounds of a workload: some thousand boundaries.
 const ROUNDS: u32 = 60;
+/// Of so many recoveries one is itself crashed at each of its boundaries.
+const NESTED_EVERY: usize = 200;
 
 pub fn model(name: &str) -> HostModel {
     let mut model = HostModel::plain(name, 1);
@@ -58,13 +60,27 @@ pub fn crash_everywhere_of(seed: u64, points: u64, skip_sync: bool) -> u64 {
             let mut random = Generator::new(seed << 32 | point as u64);
             world.replace_disks(host, moment.image, crash, &mut random);
             recovery.defs.replace(known.defs(era));
-            if let Err(what) = recovery.check(world, host, &known) {
+            let within: Rc<RefCell<Vec<Image>>> = Rc::default();
+            if point % NESTED_EVERY == NESTED_EVERY / 2 {
+                let kept = within.clone();
+                world.watch_disks(host, move |image| kept.borrow_mut().push(image));
+            }
+            let mut result = recovery.check(world, host, &known);
+            done += 1;
+            world.end_watch(host);
+            for (at, image) in within.take().into_iter().enumerate() {
+                if result.is_ok() && done < points {
+                    world.replace_disks(host, image, Crash::PowerLoss, &mut random);
+                    result = recovery.check(world, host, &known).map_err(|what| format!("again, at {at}: {what}"));
+                    done += 1;
+                }
+            }
+            if let Err(what) = result {
                 let told = format!("{crash:?} at boundary {point} of seed {seed}: {what}");
                 panic!(
                     "{told}\nto repeat: ORRERY_CRASH_SEED={seed} cargo test -p orrery-tests --test storage_faults crash"
                 );
             }
-            done += 1;
         }
         done
     });
