@@ -2,8 +2,11 @@
 //!
 //! `test [ARGS]` runs every test: `cargo nextest run --workspace ARGS`, installing cargo-nextest first if it is not
 //! there, then the documentation's examples. `crash-points --points N` crashes a storage on simulated disks N times, each
-//! time at another operation. `lint` is what has to hold before a commit: format and clippy.
+//! time at another operation. `instructions [record]` counts what storage's hot paths take, beside the figures recorded
+//! before. `lint` is what has to hold before a commit: format and clippy.
 //! A chore fails with the exit status of the first command that fails; nothing is cleaned up or retried.
+
+mod instructions;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -11,8 +14,8 @@ use std::process::{Command, ExitCode};
 /// The runner's version: one for everybody, so that its configuration file means the same everywhere.
 const NEXTEST: &str = "0.9.151";
 
-const USAGE: &str =
-    "usage: cargo xtask test [ARGUMENTS OF cargo nextest run] | cargo xtask lint | cargo xtask crash-points --points N";
+const USAGE: &str = "usage: cargo xtask test [ARGUMENTS OF cargo nextest run] | cargo xtask lint \
+                     | cargo xtask crash-points --points N | cargo xtask instructions [record]";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -22,6 +25,8 @@ fn main() -> ExitCode {
         (Some("test"), _) => test(&rest),
         (Some("lint"), true) => lint(),
         (Some("crash-points"), _) if matches!(&rest[..], [flag, _] if flag == "--points") => crash_points(&rest[1]),
+        (Some("instructions"), true) => instructions::run(false),
+        (Some("instructions"), false) if rest == ["record"] => instructions::run(true),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -37,6 +42,7 @@ fn main() -> ExitCode {
 }
 
 /// A command that did not succeed.
+#[derive(Clone)]
 struct Failed {
     line: String,
     code: u8,

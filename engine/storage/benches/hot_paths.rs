@@ -1,6 +1,9 @@
 //! Nanoseconds a write and a read take on one core, with cassandra-stress's default row (10-byte key, 5 cells of 34
 //! bytes): `cargo bench -p orrery-storage [-- ROWS [FOLDER]]`. CPU time of the shard's thread, so that a busy machine
 //! disturbs little; what the kernel does for it included.
+//!
+//! `count WHAT TIMES` does one thing so many times and prints nothing, for `cargo xtask instructions`, which runs it
+//! under valgrind: with different times, so that what is beside the thing itself falls out.
 
 use std::sync::Arc;
 
@@ -114,11 +117,62 @@ async fn run(rows: u64, folder: String) -> Result<(), storage::Error> {
     storage.close().await
 }
 
+/// What `count` knows.
+const COUNTED: [&str; 3] = ["insert", "cached-read", "sstable-read"];
+
+/// Rows that are there, whatever is counted.
+const COUNTED_ROWS: u64 = 8000;
+
+async fn count(what: String, times: u64, folder: String) -> Result<(), storage::Error> {
+    let def = Arc::new(table());
+    let mut config = Config::new(format!("{folder}/data"), format!("{folder}/commitlog"));
+    config.commitlog_segment_bytes = 1 << 20;
+    // Whole files' blocks fit, or nothing does.
+    config.cache_bytes = if what == "sstable-read" { 0 } else { 256 << 20 };
+    let storage = Storage::open(config, vec![def.clone()]).await?;
+    let mutations: Vec<Vec<u8>> = (0..2 * COUNTED_ROWS).map(|n| mutation(&def, n, 1)).collect();
+    let (there, fresh) = mutations.split_at(COUNTED_ROWS as usize);
+    for bytes in there {
+        storage.apply(bytes).await?;
+    }
+    let read = async |n: u64| {
+        let found = storage.read(ReadCommand::partition(def.id, &key(n.wrapping_mul(7919) % COUNTED_ROWS), 0)).await;
+        found.map(|partition| assert!(partition.is_some()))
+    };
+    if what == "insert" {
+        for bytes in &fresh[..times as usize] {
+            storage.apply(bytes).await?;
+        }
+        return storage.close().await;
+    }
+    storage.flush(None).await?;
+    if what == "cached-read" {
+        for n in 0..COUNTED_ROWS {
+            read(n).await?;
+        }
+    }
+    for n in 0..times {
+        read(n).await?;
+    }
+    storage.close().await
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
-    let rows = arguments.next().map_or(Ok(500_000), |text| text.parse())?;
     let own = tempfile::tempdir()?;
-    let folder = arguments.next().unwrap_or_else(|| own.path().display().to_string());
+    let own_folder = own.path().display().to_string();
+    let first = arguments.next();
+    if first.as_deref() == Some("count") {
+        let what = arguments.next().unwrap_or_default();
+        if !COUNTED.contains(&what.as_str()) {
+            return Err(format!("count one of {COUNTED:?}").into());
+        }
+        let times = arguments.next().map_or(Ok(1000), |text| text.parse())?;
+        reactor::uring::block_on(count(what, times, own_folder))??;
+        return Ok(());
+    }
+    let rows = first.map_or(Ok(500_000), |text| text.parse())?;
+    let folder = arguments.next().unwrap_or(own_folder);
     reactor::uring::block_on(run(rows, folder))??;
     Ok(())
 }

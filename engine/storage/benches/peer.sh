@@ -21,7 +21,7 @@ if [ "${1:-}" = paced ]; then
   folder=$2; shift 2
   for side in orrery rocksdb; do
     mkdir -p "$folder/paced-$side"
-    echo "$side:"; "$peers" "paced-$side" "$folder/paced-$side" "$@"
+    echo "$side:"; taskset -c 1 "$peers" "paced-$side" "$folder/paced-$side" "$@"
     rm -rf "$folder/paced-$side"
   done
 else

@@ -7,6 +7,9 @@ use std::time::Duration;
 pub enum SyncMode {
     /// Before it is acknowledged. Writes that wait at the same time share a sync.
     Batch,
+    /// Before it is acknowledged, by a sync each `window` at most (Cassandra's `commitlog_sync: group`): writes wait
+    /// longer, and more of them share a sync.
+    Group { window: Duration },
     /// At most about `every` later. Writers wait when syncs fall behind by more than half of it.
     Periodic { every: Duration },
 }
@@ -21,11 +24,12 @@ pub struct Config {
     pub shard: u32,
     pub shards: u32,
     pub sync: SyncMode,
-    /// Bytes of memtables, active and being flushed. At half of it the largest is flushed; at all of it writers wait.
+    /// Bytes of memtables, active and being flushed. At half of it the largest is flushed; beyond, writers are held to
+    /// the pace of the flush, so that it is never exceeded by more than a mutation.
     pub memtable_limit_bytes: u64,
     /// Size of a commit log segment; a mutation may have half of it.
     pub commitlog_segment_bytes: u64,
-    /// Bytes of live segments beyond which the tables that hold the oldest are flushed.
+    /// Bytes of live segments beyond which the tables that hold the oldest are flushed. A quarter above it writers wait.
     pub commitlog_limit_bytes: u64,
     /// Compaction's writes in MB (10^6 bytes) a second, of all its tasks together. `None`: no fixed limit, but shares
     /// that follow the backlog.
@@ -48,6 +52,9 @@ pub struct Config {
     pub auto_snapshot: bool,
     /// Compactions side by side.
     pub compaction_jobs_max: usize,
+    /// Start although the commit log lacks writes that were acknowledged, without them (Cassandra's
+    /// `cassandra.commitlog.ignorereplayerrors`). Otherwise opening fails and names the place.
+    pub ignore_commitlog_damage: bool,
     /// Fault injection for the test of the durability oracle: the commit log claims to have synced without syncing.
     /// An engine run with this must lose acknowledged writes at a power loss.
     pub fault_skip_commitlog_sync: bool,
@@ -74,6 +81,7 @@ impl Config {
             compaction_space_bytes: None,
             auto_snapshot: false,
             compaction_jobs_max: 4,
+            ignore_commitlog_damage: false,
             fault_skip_commitlog_sync: false,
         }
     }

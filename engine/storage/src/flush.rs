@@ -8,7 +8,7 @@ use types::Token;
 
 use crate::memtable::Memtable;
 use crate::sstable::{KeyHash, Sstable, Standing, Writer, remove_files};
-use crate::storage::{Signals, Storage};
+use crate::storage::{FLUSHES_AT_ONCE, Signals, Storage};
 use crate::table::{SharedMemtable, Table, add};
 use crate::{Bytes, Error};
 
@@ -18,63 +18,103 @@ const PARTITIONS_AT_ONCE: usize = 64;
 /// Between two attempts of a flush that found no room, or could not read back what it had written.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The task that flushes when memory or the commit log run full.
+/// The task that starts flushes when memory or the commit log run full, and of memtables that have come of age.
 pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
     let task = async move {
         loop {
-            signals.flush.wait_until(|| signals.flush_wanted.get() || signals.closed.get()).await;
+            let due = storage.upgrade().and_then(|storage| storage.next_flush_due_ns());
+            let wanted = signals.flush.wait_until(|| signals.flush_wanted.get() || signals.closed.get());
+            match due {
+                None => wanted.await,
+                Some(due) => {
+                    let left = Duration::from_nanos(due.saturating_sub(reactor::now()));
+                    // Early or in time, the loop looks again.
+                    let _ = reactor::time::timeout(left, wanted).await;
+                }
+            }
             if signals.closed.get() {
                 return;
             }
             signals.flush_wanted.set(false);
-            loop {
-                let failed = {
-                    let Some(storage) = storage.upgrade() else { return };
-                    let Some(table) = storage.table_to_flush() else { break };
-                    storage.flush_table(&table).await
-                };
-                match failed {
-                    Ok(()) => {}
-                    Err(error) if error.may_be_retried() => {
-                        tracing::warn!(%error, "a flush failed and is tried again");
-                        // Nothing is held meanwhile: the storage may go.
-                        let _ = reactor::time::timeout(RETRY_AFTER, signals.closing.notified()).await;
-                    }
-                    Err(_) => return, // all has stopped
-                }
-                if signals.closed.get() {
-                    return;
-                }
+            let Some(storage) = storage.upgrade() else { return };
+            while storage.automatic_flushes.get() < FLUSHES_AT_ONCE
+                && let Some(table) = storage.table_to_flush()
+            {
+                start(&storage, table, signals.clone());
             }
         }
     };
     drop(reactor::spawn(Group::Flush, "flush", task));
 }
 
+fn start(storage: &Rc<Storage>, table: Rc<Table>, signals: Rc<Signals>) {
+    table.flush_chosen.set(true);
+    storage.automatic_flushes.set(storage.automatic_flushes.get() + 1);
+    let storage = storage.clone();
+    let task = async move {
+        let result = if signals.closed.get() { Ok(()) } else { storage.flush_table(&table).await };
+        storage.automatic_flushes.set(storage.automatic_flushes.get() - 1);
+        // Nothing is held meanwhile: the storage may go.
+        drop(storage);
+        if let Err(error) = result
+            && error.may_be_retried()
+        {
+            tracing::warn!(%error, "a flush failed and is tried again");
+            let _ = reactor::time::timeout(RETRY_AFTER, signals.closing.notified()).await;
+        }
+        table.flush_chosen.set(false);
+        signals.flush_wanted.set(true);
+        signals.flush.notify_all();
+    };
+    drop(reactor::spawn(Group::Flush, "flush-table", task));
+}
+
 impl Storage {
     /// Which table to flush now, if any: the largest when memory is half full, the one with the oldest records when the
-    /// commit log is too large.
+    /// commit log is too large, one that has come of age.
     fn table_to_flush(&self) -> Option<Rc<Table>> {
+        if matches!(self.log().check(), Err(Error::Stopped(_))) {
+            return None;
+        }
         let tables = self.tables_by_id();
         // Those whose last flush failed.
-        if let Some(table) = tables.iter().find(|table| !table.flushing.borrow().is_empty()) {
+        let failed = |table: &&Rc<Table>| !table.flushing.borrow().is_empty() && !table.is_flushing();
+        let (chosen, free): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.flush_chosen.get());
+        if let Some(table) = free.iter().copied().find(failed) {
             return Some(table.clone());
         }
-        if self.active_bytes() as u64 * 2 >= self.config().memtable_limit_bytes {
-            let size = |table: &Rc<Table>| table.active.borrow().borrow().bytes();
-            return tables.into_iter().filter(|table| size(table) > 0).max_by_key(size);
+        if self.memory().wants_flush() {
+            let size = |table: &&Rc<Table>| table.active.borrow().borrow().bytes();
+            let busy = chosen.iter().map(size).max().unwrap_or(0);
+            // Small ones beside a large one that is at it give little memory, and many small files.
+            return free.into_iter().filter(|table| size(table) > busy / 4).max_by_key(size).cloned();
         }
-        if self.log().live_bytes() > self.config().commitlog_limit_bytes {
+        if self.log_too_large() {
             let current = self.log().position().segment;
-            let old = tables.into_iter().filter_map(|table| Some((table.first_segment()?, table)));
-            return old.filter(|(segment, _)| *segment < current).min_by_key(|(segment, _)| *segment).map(|(_, t)| t);
+            let old = tables.iter().filter_map(|table| Some((table.first_segment()?, table)));
+            let oldest = old.filter(|(segment, _)| *segment < current).min_by_key(|(segment, _)| *segment);
+            if let Some((_, table)) = oldest {
+                return (!table.flush_chosen.get()).then(|| table.clone());
+            }
         }
-        None
+        let now = reactor::now();
+        let of_age = |table: &&Rc<Table>| table.active.borrow().borrow().flush_due_ns.is_some_and(|due| due <= now);
+        free.into_iter().find(of_age).cloned()
     }
 
-    /// Flushes what a table has in memory. One table at a time; later calls wait their turn.
+    /// When the next memtable comes of age.
+    fn next_flush_due_ns(&self) -> Option<u64> {
+        let waiting = self.tables_by_id().into_iter().filter(|table| !table.flush_chosen.get());
+        waiting.filter_map(|table| table.active.borrow().borrow().flush_due_ns).min()
+    }
+
+    /// Flushes what a table has in memory. Later calls for the same table wait their turn.
     pub(crate) async fn flush_table(&self, table: &Rc<Table>) -> Result<(), Error> {
-        let _turn = self.flushing_turn().await;
+        let _turn = table.flushing_turn().await;
+        let _one_of_few = self.flush_turn().await;
+        if table.dropped.get() {
+            return Ok(());
+        }
         let upto = self.flush_position();
         let before = table.active.borrow().borrow().bytes();
         if table.freeze(upto).is_some() {
@@ -83,13 +123,15 @@ impl Storage {
         loop {
             let oldest = table.flushing.borrow().first().cloned();
             let Some(memtable) = oldest else { break };
-            let result = self.flush_memtable(table, &memtable).await;
-            if result.is_ok() {
-                table.flushing.borrow_mut().retain(|other| !Rc::ptr_eq(other, &memtable));
-                self.flushed(memtable.borrow().bytes());
-            }
-            if let Err(error) = result {
+            if let Err(error) = self.flush_memtable(table, &memtable).await {
+                self.flush_begins_anew(&memtable);
                 return Err(self.flush_failed(error));
+            }
+            table.flushing.borrow_mut().retain(|other| !Rc::ptr_eq(other, &memtable));
+            self.flushed(&memtable);
+            // A reader that still has it frees the memory when it is done.
+            while Rc::strong_count(&memtable) == 1 && memtable.borrow_mut().drop_some() {
+                self.give_way().await;
             }
         }
         self.has_space();
@@ -112,6 +154,28 @@ impl Storage {
         error
     }
 
+    /// The others get their turn, and flushes the shares that memory calls for.
+    async fn give_way(&self) {
+        reactor::set_shares(Group::Flush, self.memory().flush_shares());
+        reactor::time::yield_now().await;
+    }
+
+    /// The memtable's partitions go over into the row cache; readers see both until this is done. Only then may the
+    /// memtable be let go.
+    async fn update_row_cache(&self, table: &Table, memtable: &SharedMemtable, generation: u64) -> Result<(), Error> {
+        let name = table.rows_name.get();
+        let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
+        let mut room = table.rows.room_for_new();
+        // Truncated meanwhile: there is nothing to keep.
+        while table.rows.is_on() && table.rows_name.get() == name {
+            let next = update_some(table, &memtable.borrow(), generation, &place, &mut room)?;
+            let Some(next) = next else { return Ok(()) };
+            place = next;
+            self.give_way().await;
+        }
+        Ok(())
+    }
+
     async fn flush_memtable(&self, table: &Rc<Table>, memtable: &SharedMemtable) -> Result<(), Error> {
         let upto = memtable.borrow().upto;
         let generation = table.take_generation(self.config());
@@ -129,7 +193,7 @@ impl Storage {
             wanted.then(|| (now.iter().cloned().chain(sstable.clone()).collect(), upto))
         });
         if published.await? {
-            update_row_cache(table, memtable, generation).await?;
+            self.update_row_cache(table, memtable, generation).await?;
             add(&table.counts.flushes, 1);
         } else if let Some(sstable) = sstable {
             sstable.remove().await?;
@@ -154,11 +218,13 @@ impl Storage {
         let mut written = false;
         loop {
             let mut batch = Vec::with_capacity(PARTITIONS_AT_ONCE);
+            let mut bytes = 0;
             {
                 let memtable = memtable.borrow();
                 for (token, stored) in memtable.range_after(place.0, place.1.as_deref()).take(PARTITIONS_AT_ONCE) {
                     reactor::charge(Work::Flush, stored.len_bytes() as u64);
                     batch.push((token, stored.decode()?));
+                    bytes += stored.bytes();
                 }
             }
             let Some((token, partition)) = batch.last() else { break };
@@ -173,7 +239,8 @@ impl Storage {
             if table.dropped.get() {
                 break;
             }
-            reactor::time::yield_now().await;
+            self.flush_written(memtable, bytes);
+            self.give_way().await;
         }
         if !written || table.dropped.get() {
             drop(writer);
@@ -186,22 +253,6 @@ impl Storage {
         let made_s = (reactor::wall_us() / 1_000_000) as u32;
         Ok(Some(sstable.standing(Standing { level: 0, run: generation, made_s, from: None })))
     }
-}
-
-/// The memtable's partitions go over into the row cache; readers see both until this is done. Only then may the
-/// memtable be let go.
-async fn update_row_cache(table: &Table, memtable: &SharedMemtable, generation: u64) -> Result<(), Error> {
-    let name = table.rows_name.get();
-    let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
-    let mut room = table.rows.room_for_new();
-    // Truncated meanwhile: there is nothing to keep.
-    while table.rows.is_on() && table.rows_name.get() == name {
-        let next = update_some(table, &memtable.borrow(), generation, &place, &mut room)?;
-        let Some(next) = next else { return Ok(()) };
-        place = next;
-        reactor::time::yield_now().await;
-    }
-    Ok(())
 }
 
 /// The partitions behind `place`, some of them. Where to go on; `None` behind the last.

@@ -11,6 +11,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admission;
 mod cache;
 mod command;
 mod commitlog;
@@ -23,6 +24,7 @@ mod folders;
 mod histogram;
 mod lru;
 mod manifest;
+mod memory;
 mod memtable;
 mod quarantine;
 mod read;

@@ -9,6 +9,7 @@ use reactor::{Work, fs};
 use types::hash::HashMap;
 use types::{TableDef, TableId, Token};
 
+use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::commitlog::{self, CommitLog, Position};
 use crate::compaction;
@@ -16,11 +17,19 @@ use crate::compaction::running::Compactions;
 use crate::data::codec::Checked;
 use crate::data::{MutationHead, check_partition};
 use crate::manifest::Manifest;
+use crate::memory::Memory;
 use crate::memtable::Memtable;
 use crate::read::{Page, PartitionRead};
 use crate::sstable::{self, Sstable};
-use crate::table::{Table, add};
+use crate::table::{SharedMemtable, Table, add};
 use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
+
+/// Flushes at a time; Cassandra's `memtable_flush_writers` is 2 for a node with one data folder, for threads that
+/// wait for the disk. Here more cost nothing but their buffers.
+pub(crate) const FLUSHES_AT_ONCE: usize = 4;
+
+/// What a write takes of a memtable's memory beyond its own bytes, about.
+const WRITE_OVERHEAD: usize = 96;
 
 /// One shard's tables on one shard's disks.
 pub struct Storage {
@@ -31,10 +40,16 @@ pub struct Storage {
     /// Bytes of active memtables, and of those being flushed.
     active_bytes: Cell<usize>,
     flushing_bytes: Cell<usize>,
-    room: Notify,
+    /// Of those being flushed, what is written.
+    written_bytes: Cell<usize>,
+    /// Writes that wait for memory, or for the commit log to shrink.
+    admission: Admission,
+    /// Wakes writes that wait for a table's columns to change.
+    released: Notify,
     writes_blocked: Cell<u64>,
-    /// One flush at a time.
+    /// A few flushes at a time.
     flush_turn: Rc<Semaphore>,
+    pub(crate) automatic_flushes: Cell<usize>,
     signals: Rc<Signals>,
     pub(crate) compactions: Compactions,
     /// While the commit log is replayed: behind the last record that was.
@@ -94,9 +109,12 @@ impl Storage {
             cache,
             active_bytes: Cell::new(0),
             flushing_bytes: Cell::new(0),
-            room: Notify::new(),
+            written_bytes: Cell::new(0),
+            admission: Admission::default(),
+            released: Notify::new(),
             writes_blocked: Cell::new(0),
-            flush_turn: Semaphore::new(1),
+            flush_turn: Semaphore::new(FLUSHES_AT_ONCE),
+            automatic_flushes: Cell::new(0),
             signals: Rc::default(),
             compactions: Compactions::default(),
             replaying: Cell::new(Some(Position::default())),
@@ -130,7 +148,7 @@ impl Storage {
             Ok(())
         };
         let pause = async || {
-            while self.active_bytes() as u64 * 2 >= self.config.memtable_limit_bytes {
+            while self.memory().wants_flush() {
                 let largest = self.tables_by_id().into_iter().max_by_key(|t| t.active.borrow().borrow().bytes());
                 let Some(largest) = largest else { break };
                 self.flush_table(&largest).await?;
@@ -177,7 +195,7 @@ impl Storage {
     pub fn cancel_update(&self, id: TableId) {
         if let Ok(table) = self.table(id) {
             table.held.set(false);
-            self.room.notify_all();
+            self.released.notify_all();
         }
     }
 
@@ -232,7 +250,7 @@ impl Storage {
         table.dropped.set(true);
         let active = table.active.borrow().borrow().bytes();
         self.active_bytes.set(self.active_bytes.get() - active);
-        let _turn = self.flushing_turn().await;
+        let _turn = table.flushing_turn().await;
         drop(table.publishing_permit().await);
         self.forget_flushing(&table);
         Manifest::remove(&table.folder, self.config.shard, self.config.shards).await?;
@@ -253,7 +271,7 @@ impl Storage {
     pub async fn truncate(&self, id: TableId) -> Result<(), Error> {
         let table = self.table(id)?;
         self.snapshot_before(&table, "truncated").await?;
-        let _turn = self.flushing_turn().await;
+        let _turn = table.flushing_turn().await;
         let upto = self.log.position();
         let old = std::mem::replace(&mut *table.active.borrow_mut(), Rc::new(RefCell::new(Memtable::new(table.def()))));
         self.active_bytes.set(self.active_bytes.get() - old.borrow().bytes());
@@ -285,8 +303,8 @@ impl Storage {
     pub async fn apply(&self, mutation: &[u8]) -> Result<(), Error> {
         let head = MutationHead::read(mutation)?;
         let end = loop {
-            if self.is_full() {
-                self.wait_for_room().await?;
+            if self.is_full() || self.admission.is_waiting() {
+                self.wait_for_room(mutation.len()).await?;
             }
             self.log.check()?;
             let released = {
@@ -295,12 +313,16 @@ impl Storage {
                 if !table.held.get() {
                     break self.write(table, mutation, head)?;
                 }
-                self.room.notified()
+                self.released.notified()
             };
             released.await;
         };
+        if self.admission.is_waiting() {
+            // What was let in may have taken less than it was given.
+            self.admit_writes();
+        }
         match self.config.sync {
-            SyncMode::Batch => self.log.synced(end).await,
+            SyncMode::Batch | SyncMode::Group { .. } => self.log.synced(end).await,
             SyncMode::Periodic { .. } => Ok(()),
         }
     }
@@ -318,7 +340,7 @@ impl Storage {
         reactor::charge(Work::MemtableInsert, head.partition.len() as u64);
         self.insert(&mut memtable, head.partition, &checked, end)?;
         add(&table.counts.writes, 1);
-        if self.active_bytes.get() as u64 * 2 >= self.config.memtable_limit_bytes || self.log_too_large() {
+        if self.memory().wants_flush() || self.log_too_large() {
             self.wake_flush();
         }
         Ok(end)
@@ -333,33 +355,65 @@ impl Storage {
     ) -> Result<(), Error> {
         let before = memtable.bytes();
         memtable.insert(Token::of_key(checked.key), encoded, checked)?;
-        memtable.first_segment.get_or_insert(end.segment);
+        if memtable.first_segment.is_none() {
+            memtable.first_segment = Some(end.segment);
+            memtable.flush_due_ns = flush_period(&memtable.def).map(|period| reactor::now().saturating_add(period));
+            if memtable.flush_due_ns.is_some() {
+                self.wake_flush();
+            }
+        }
         self.active_bytes.set(self.active_bytes.get() + memtable.bytes() - before);
         Ok(())
     }
 
-    #[inline]
-    fn is_full(&self) -> bool {
-        let used = (self.active_bytes.get() + self.flushing_bytes.get()) as u64;
-        used >= self.config.memtable_limit_bytes || self.log.is_full()
+    pub(crate) fn memory(&self) -> Memory {
+        Memory {
+            limit: self.config.memtable_limit_bytes,
+            active: self.active_bytes.get() as u64,
+            flushing: self.flushing_bytes.get() as u64,
+            written: self.written_bytes.get() as u64,
+        }
     }
 
-    fn log_too_large(&self) -> bool {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.memory().room() == 0 || self.log.is_full() || self.log_at_limit()
+    }
+
+    pub(crate) fn log_too_large(&self) -> bool {
         self.log.live_bytes() > self.config.commitlog_limit_bytes
     }
 
-    async fn wait_for_room(&self) -> Result<(), Error> {
+    /// A quarter above the limit flushes have not kept up. Never with so few segments that there may be none to flush.
+    fn log_at_limit(&self) -> bool {
+        let least = 4 * self.config.commitlog_segment_bytes;
+        self.log.live_bytes() > (self.config.commitlog_limit_bytes / 4 * 5).max(least)
+    }
+
+    /// Each write waits its turn, save for the commit log's writer, which serves all alike.
+    async fn wait_for_room(&self, bytes: usize) -> Result<(), Error> {
+        self.log.check()?;
         add(&self.writes_blocked, 1);
-        while self.is_full() {
+        if self.memory().room() == 0 || self.log_at_limit() || self.admission.is_waiting() {
+            self.wake_flush();
+            // Those before this one may find room by now.
+            self.admit_writes();
+            self.admission.wait((bytes + WRITE_OVERHEAD) as u64).await;
+        }
+        while self.log.is_full() {
             self.log.check()?;
-            if self.log.is_full() {
-                self.log.wait_for_room().await;
-            } else {
-                self.wake_flush();
-                self.room.notified().await;
-            }
+            self.log.wait_for_room().await;
         }
         Ok(())
+    }
+
+    /// Lets waiting writes go, as many as there is room for.
+    pub(crate) fn admit_writes(&self) {
+        if self.admission.is_waiting() {
+            let stopped = self.log.check().is_err();
+            let room = if stopped { u64::MAX } else { self.memory().room() };
+            self.admission.admit(if self.log_at_limit() && !stopped { 0 } else { room });
+        }
     }
 
     /// The wanted part of a partition, with the tombstones that matter for reconciliation between replicas; `None`
@@ -477,10 +531,16 @@ impl Storage {
     pub async fn close(&self) -> Result<(), Error> {
         self.signals.close();
         self.compactions.stop().await;
-        // A flush in progress comes to its end first.
-        let _turn = self.flushing_turn().await;
+        // Flushes in progress come to their end first.
+        let _turn = self.flush_turn.acquire(FLUSHES_AT_ONCE).await;
         self.log.close().await
     }
+}
+
+/// Nanoseconds after its first write at which a memtable is flushed whatever its size (`memtable_flush_period_in_ms`).
+fn flush_period(def: &TableDef) -> Option<u64> {
+    let period_ms: u64 = def.options.other.get("memtable_flush_period_in_ms")?.parse().ok()?;
+    (period_ms > 0).then(|| period_ms.saturating_mul(1_000_000))
 }
 
 fn same_columns(old: &TableDef, new: &TableDef) -> bool {
@@ -509,11 +569,7 @@ impl Storage {
         tables.into_iter().map(|(_, table)| table).collect()
     }
 
-    pub(crate) fn active_bytes(&self) -> usize {
-        self.active_bytes.get()
-    }
-
-    pub(crate) async fn flushing_turn(&self) -> Permit {
+    pub(crate) async fn flush_turn(&self) -> Permit {
         self.flush_turn.acquire(1).await
     }
 
@@ -528,17 +584,32 @@ impl Storage {
         self.flushing_bytes.set(self.flushing_bytes.get() + bytes);
     }
 
-    /// `bytes` of a frozen memtable are in an SSTable.
-    pub(crate) fn flushed(&self, bytes: usize) {
-        self.flushing_bytes.set(self.flushing_bytes.get() - bytes);
-        self.room.notify_all();
+    /// `bytes` more of a frozen memtable are written.
+    pub(crate) fn flush_written(&self, memtable: &SharedMemtable, bytes: usize) {
+        let memtable = memtable.borrow();
+        memtable.written_bytes.set(memtable.written_bytes.get() + bytes);
+        self.written_bytes.set(self.written_bytes.get() + bytes);
+        self.admit_writes();
+    }
+
+    /// What was written of a frozen memtable is of no use.
+    pub(crate) fn flush_begins_anew(&self, memtable: &SharedMemtable) {
+        self.written_bytes.set(self.written_bytes.get() - memtable.borrow().written_bytes.replace(0));
+    }
+
+    /// A frozen memtable is in an SSTable, or given up.
+    pub(crate) fn flushed(&self, memtable: &SharedMemtable) {
+        let memtable = memtable.borrow();
+        self.flushing_bytes.set(self.flushing_bytes.get() - memtable.bytes());
+        self.written_bytes.set(self.written_bytes.get() - memtable.written_bytes.replace(0));
+        self.admit_writes();
     }
 
     fn forget_flushing(&self, table: &Table) {
         for memtable in table.flushing.take() {
-            self.flushed(memtable.borrow().bytes());
+            self.flushed(&memtable);
         }
-        self.room.notify_all();
+        self.admit_writes();
     }
 
     pub(crate) fn wake_flush(&self) {
@@ -558,13 +629,15 @@ impl Storage {
         if self.replaying.get().is_none() {
             let needed = self.tables_by_id().iter().filter_map(|table| table.first_segment()).min();
             self.log.release_before(needed.unwrap_or_else(|| self.log.position().segment));
+            self.admit_writes();
         }
     }
 
     /// A flush finds no room: writes are refused until [`Storage::has_space`].
     pub(crate) fn out_of_space(&self, path: &str) {
         self.log.set_full("flush", path);
-        self.room.notify_all();
+        self.released.notify_all();
+        self.admit_writes();
     }
 
     pub(crate) fn has_space(&self) {
@@ -574,6 +647,7 @@ impl Storage {
     /// Nothing is acknowledged any more.
     pub(crate) fn stop(&self, error: &Error) {
         self.log.fail(error);
-        self.room.notify_all();
+        self.released.notify_all();
+        self.admit_writes();
     }
 }

@@ -36,6 +36,10 @@ pub(crate) struct Table {
     pub flushed_upto: Cell<Position>,
     /// See [`Manifest::next`].
     pub next_generation: Cell<u64>,
+    /// One flush of a table at a time, so that commit log positions are published in order.
+    flushing_turn: Rc<Semaphore>,
+    /// The flush task has chosen it.
+    pub flush_chosen: Cell<bool>,
     /// Held while the set of SSTables changes, on disk and in memory.
     publishing: Rc<Semaphore>,
     /// Counts the changes of `sstables`: what was read from an older set may be out of date.
@@ -109,6 +113,8 @@ impl Table {
             sstables: RefCell::default(),
             flushed_upto: Cell::default(),
             next_generation: Cell::new(1),
+            flushing_turn: Semaphore::new(1),
+            flush_chosen: Cell::new(false),
             publishing: Semaphore::new(1),
             version: Cell::new(0),
             rows_name: Cell::new(rows.name_table()),
@@ -252,6 +258,15 @@ impl Table {
         *self.sstables.borrow_mut() = sstables;
         self.version.set(self.version.get() + 1);
         Ok(true)
+    }
+
+    pub fn is_flushing(&self) -> bool {
+        self.flushing_turn.available() == 0
+    }
+
+    /// While it is held nobody else flushes, truncates or drops the table.
+    pub async fn flushing_turn(&self) -> Permit {
+        self.flushing_turn.acquire(1).await
     }
 
     /// While it is held nobody else changes the set of SSTables.

@@ -4,42 +4,54 @@
 //! records; what is left of its last block is padding. Checksums are salted with the segment's id and the position,
 //! so what an earlier life of a recycled file left behind is never taken for new.
 //!
+//! A chunk also says how far the log was durable when it was written. So a replay that meets a damaged chunk knows
+//! which it is: the end that a crash has torn, or damage to what had been acknowledged.
+//!
 //! ```text
 //! chunk    magic u32 | crc u32 of the rest | segment u64 | offset u32 | used u32 (bytes with header, without padding)
+//!          | durable up to: segment u64, offset u32
 //! record   crc u32 of salt, length and payload | length u32 | payload
 //! ```
 
 use crate::commitlog::Position;
 
 pub(super) const BLOCK: usize = 4096;
-pub(super) const CHUNK_HEADER: usize = 24;
+pub(super) const CHUNK_HEADER: usize = 36;
 pub(super) const RECORD_HEADER: usize = 8;
-/// "OCL1"
-const MAGIC: u32 = 0x4F43_4C31;
+/// "OCL2"
+const MAGIC: u32 = 0x4F43_4C32;
 
-fn chunk_crc(segment: u64, offset: u32, used: u32) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(MAGIC);
-    hasher.update(&segment.to_be_bytes());
-    hasher.update(&offset.to_be_bytes());
-    hasher.update(&used.to_be_bytes());
-    hasher.finalize()
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkHeader {
+    pub at: Position,
+    /// Bytes with the header, without padding.
+    pub used: u32,
+    /// Everything before it was on the disk, synced, when this chunk was written.
+    pub durable: Position,
 }
 
-pub(super) fn chunk_header(segment: u64, offset: u32, used: u32) -> [u8; CHUNK_HEADER] {
-    let mut header = [0; CHUNK_HEADER];
-    header[0..4].copy_from_slice(&MAGIC.to_be_bytes());
-    header[4..8].copy_from_slice(&chunk_crc(segment, offset, used).to_be_bytes());
-    header[8..16].copy_from_slice(&segment.to_be_bytes());
-    header[16..20].copy_from_slice(&offset.to_be_bytes());
-    header[20..24].copy_from_slice(&used.to_be_bytes());
-    header
-}
+impl ChunkHeader {
+    pub fn encode(&self) -> [u8; CHUNK_HEADER] {
+        let mut header = [0; CHUNK_HEADER];
+        header[0..4].copy_from_slice(&MAGIC.to_be_bytes());
+        header[8..16].copy_from_slice(&self.at.segment.to_be_bytes());
+        header[16..20].copy_from_slice(&self.at.offset.to_be_bytes());
+        header[20..24].copy_from_slice(&self.used.to_be_bytes());
+        header[24..32].copy_from_slice(&self.durable.segment.to_be_bytes());
+        header[32..36].copy_from_slice(&self.durable.offset.to_be_bytes());
+        let mut hasher = crc32fast::Hasher::new_with_initial(MAGIC);
+        hasher.update(&header[8..]);
+        header[4..8].copy_from_slice(&hasher.finalize().to_be_bytes());
+        header
+    }
 
-/// The bytes used by the chunk that begins with `header` at `offset` of `segment`; `None` when none does.
-pub(super) fn chunk_used(header: &[u8; CHUNK_HEADER], segment: u64, offset: u32) -> Option<u32> {
-    let used = u32::from_be_bytes([header[20], header[21], header[22], header[23]]);
-    let fits = used as usize > CHUNK_HEADER;
-    (fits && *header == chunk_header(segment, offset, used)).then_some(used)
+    /// Of the chunk that begins with `header` at `at`; `None` when none does.
+    pub fn decode(header: &[u8; CHUNK_HEADER], at: Position) -> Option<Self> {
+        let u32_at = |at: usize| header[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        let segment = u64::from(u32_at(24)) << 32 | u64::from(u32_at(28));
+        let decoded = Self { at, used: u32_at(20), durable: Position { segment, offset: u32_at(32) } };
+        (decoded.used as usize > CHUNK_HEADER && *header == decoded.encode()).then_some(decoded)
+    }
 }
 
 /// Spreads segment and position over the checksum's start value.
@@ -78,16 +90,18 @@ mod tests {
 
     #[test]
     fn headers_belong_to_their_place() {
-        let header = chunk_header(7, 8192, 100);
-        assert_eq!(chunk_used(&header, 7, 8192), Some(100));
-        assert_eq!(chunk_used(&header, 8, 8192), None);
-        assert_eq!(chunk_used(&header, 7, 4096), None);
-        for at in 0..CHUNK_HEADER {
-            let mut damaged = header;
-            damaged[at] ^= 1;
-            assert_eq!(chunk_used(&damaged, 7, 8192), None, "byte {at}");
+        let at = |segment, offset| Position { segment, offset };
+        let header = ChunkHeader { at: at(7, 8192), used: 100, durable: at(6, 4096) };
+        let bytes = header.encode();
+        assert_eq!(ChunkHeader::decode(&bytes, at(7, 8192)), Some(header));
+        assert_eq!(ChunkHeader::decode(&bytes, at(8, 8192)), None);
+        assert_eq!(ChunkHeader::decode(&bytes, at(7, 4096)), None);
+        for byte in 0..CHUNK_HEADER {
+            let mut damaged = bytes;
+            damaged[byte] ^= 1;
+            assert_eq!(ChunkHeader::decode(&damaged, at(7, 8192)), None, "byte {byte}");
         }
-        assert_eq!(chunk_used(&[0; CHUNK_HEADER], 0, 0), None);
+        assert_eq!(ChunkHeader::decode(&[0; CHUNK_HEADER], at(0, 0)), None);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Records are appended to an aligned buffer in memory. One writer task writes full chunks, and on a sync whatever
 //! there is, with direct I/O into segments that were zeroed or used before, so that a sync has no file metadata to
-//! write. In batch mode all appends that wait share the next sync; in periodic mode nobody waits.
+//! write. In batch mode all appends that wait share the next sync; in group mode they wait for one a window; in periodic
+//! mode nobody waits.
 //!
 //! 1. Chunks are written one after the other, and a segment is synced before the next is begun: what a crash leaves
 //!    is a beginning of what was appended.
@@ -227,7 +228,6 @@ impl CommitLog {
         fresh.resize(CHUNK_HEADER, 0);
         let mut buf = std::mem::replace(&mut active.buf, fresh);
         let used = buf.len() as u32;
-        buf[..CHUNK_HEADER].copy_from_slice(&format::chunk_header(active.segment, active.offset, used));
         buf.resize(buf.len().next_multiple_of(BLOCK), 0);
         let end = Position { segment: active.segment, offset: active.offset + used };
         let offset = active.offset;

@@ -1,13 +1,21 @@
 //! What the commit log says after a restart.
 //!
 //! Segments are read by age, each up to the first chunk or record that is torn or older than the segment. Nothing
-//! behind a torn record of a segment is believed.
+//! behind it in the segment is believed.
+//!
+//! A crash tears only what was not yet durable. Chunks say how far the log was durable when they were written, so a
+//! chunk that stands behind the tear, in this segment or a later one, and says that the torn place had been durable,
+//! makes it damage: acknowledged writes are gone. Then the replay fails with the place of the damage, as Cassandra's
+//! `CommitLogReplayer` does, unless the configuration says to go on without (Cassandra's
+//! `cassandra.commitlog.ignorereplayerrors`): the rest of that segment is lost, later segments are replayed.
+
+use std::collections::BTreeMap;
 
 use reactor::fs::{self, File};
 use reactor::{Buf, OpenFlags};
 
 use super::Position;
-use super::format::{self, BLOCK, CHUNK_HEADER, RECORD_HEADER};
+use super::format::{self, BLOCK, CHUNK_HEADER, ChunkHeader, RECORD_HEADER};
 use crate::{Config, Error};
 
 /// Read at once; larger chunks are read again in full.
@@ -34,6 +42,27 @@ pub(crate) async fn remove_all(dir: &str) -> Result<(), Error> {
     fs::sync_dir(dir).await.map_err(Error::io(dir, "sync folder"))
 }
 
+/// Where the replay of segments ended, and how far they were said to be durable.
+#[derive(Default)]
+struct Ends {
+    /// By age.
+    ended: Vec<Position>,
+    durable: BTreeMap<u64, u32>,
+}
+
+impl Ends {
+    fn durable(&mut self, upto: Position) {
+        let offset = self.durable.entry(upto.segment).or_default();
+        *offset = upto.offset.max(*offset);
+    }
+
+    /// The first segment whose replay ended before a place that had been durable, and that place.
+    fn damage(&self) -> Option<(Position, u32)> {
+        let durable = |end: &Position| self.durable.get(&end.segment).copied().unwrap_or(0);
+        self.ended.iter().map(|end| (*end, durable(end))).find(|(end, durable)| *durable > end.offset)
+    }
+}
+
 /// Hands every record, with the position behind it, to `apply`; `pause` runs after each chunk.
 pub(crate) async fn replay(
     config: &Config,
@@ -42,6 +71,7 @@ pub(crate) async fn replay(
     mut pause: impl AsyncFnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let dir = &config.commitlog_dir;
+    let mut ends = Ends::default();
     for &segment in segments {
         let path = format!("{dir}/{}", format::file_name(config.shard, segment));
         let flags = OpenFlags { read: true, write: true, direct: true, ..Default::default() };
@@ -51,17 +81,18 @@ pub(crate) async fn replay(
         let mut buf = Buf::direct(WINDOW);
         while offset + (BLOCK as u64) <= size {
             (buf, _) = read(&file, &path, offset, WINDOW.min((size - offset) as usize), buf).await?;
-            let Some(header) = buf.first_chunk::<CHUNK_HEADER>() else { break };
-            let Some(used) = format::chunk_used(header, segment, offset as u32) else { break };
-            let whole = (used as usize).next_multiple_of(BLOCK);
+            let at = Position { segment, offset: offset as u32 };
+            let Some(header) = header(&buf, at) else { break };
+            let whole = (header.used as usize).next_multiple_of(BLOCK);
             if offset + whole as u64 > size {
                 break;
             }
-            if buf.len() < used as usize {
+            if buf.len() < header.used as usize {
                 (buf, _) = read(&file, &path, offset, whole, buf).await?;
             }
-            let Some(chunk) = buf.get(..used as usize) else { break };
-            let sound = each_record(chunk, Position { segment, offset: offset as u32 }, &mut apply)?;
+            let Some(chunk) = buf.get(..header.used as usize) else { break };
+            ends.durable(header.durable);
+            let sound = each_record(chunk, at, &mut apply)?;
             pause().await?;
             if !sound {
                 tracing::warn!(path, offset, "the commit log ends in a torn record");
@@ -69,12 +100,44 @@ pub(crate) async fn replay(
             }
             offset += whole as u64;
         }
+        ends.ended.push(Position { segment, offset: offset as u32 });
+        // What stands behind the end may say that the end is none.
+        let mut behind = offset + BLOCK as u64;
+        while behind + (BLOCK as u64) <= size {
+            (buf, _) = read(&file, &path, behind, WINDOW.min((size - behind) as usize), buf).await?;
+            for (block, bytes) in buf.chunks(BLOCK).enumerate() {
+                let offset = behind as u32 + (block * BLOCK) as u32;
+                if let Some(header) = header(bytes, Position { segment, offset }) {
+                    ends.durable(header.durable);
+                }
+            }
+            behind += (buf.len() / BLOCK * BLOCK).max(BLOCK) as u64;
+        }
         if offset > 0 {
             // What has been believed once must still be there at the next replay.
             file.datasync().await.map_err(Error::io(&path, "sync"))?;
         }
     }
-    Ok(())
+    match ends.damage() {
+        None => Ok(()),
+        Some((end, durable)) => {
+            let path = format!("{dir}/{}", format::file_name(config.shard, end.segment));
+            let what = format!(
+                "the commit log is damaged: what was durable up to byte {durable} cannot be read. Restore the file, or \
+                 start once with ignore_commitlog_damage to go on without those writes"
+            );
+            let error = Error::corrupt(&path, u64::from(end.offset), what);
+            if config.ignore_commitlog_damage {
+                tracing::error!(%error, "going on without what is lost");
+                return Ok(());
+            }
+            Err(error)
+        }
+    }
+}
+
+fn header(bytes: &[u8], at: Position) -> Option<ChunkHeader> {
+    ChunkHeader::decode(bytes.first_chunk::<CHUNK_HEADER>()?, at)
 }
 
 async fn read(file: &File, path: &str, offset: u64, len: usize, mut buf: Buf) -> Result<(Buf, usize), Error> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use reactor::fs::{self, File};
 use reactor::{Buf, Group, JoinHandle, OpenFlags};
 
-use super::{CHUNK_BYTES, CHUNK_HEADER, CommitLog, Position, format};
+use super::format::{self, ChunkHeader};
+use super::{CHUNK_BYTES, CHUNK_HEADER, CommitLog, Position};
 use crate::{Error, SyncMode};
 
 /// Zeros are written in pieces of this size.
@@ -17,7 +18,15 @@ const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn spawn(log: Rc<CommitLog>) -> JoinHandle<()> {
     reactor::spawn(Group::CommitLog, "commitlog-writer", async move {
-        let mut writer = Writer { file: None, segment: 0, path: String::new(), synced: true, next: None };
+        let mut writer = Writer {
+            file: None,
+            segment: 0,
+            path: String::new(),
+            synced: true,
+            written: Position::default(),
+            durable: Position::default(),
+            next: None,
+        };
         if let Err(error) = writer.run(&log).await {
             tracing::error!(%error, "the commit log has stopped");
             log.fail(&error);
@@ -31,6 +40,9 @@ struct Writer {
     path: String,
     /// Whether everything written to `file` is durable.
     synced: bool,
+    /// Behind the last chunk that was written, and that was synced.
+    written: Position,
+    durable: Position,
     /// The next segment, being made ready.
     next: Option<(u64, JoinHandle<Result<(File, String), Error>>)>,
 }
@@ -84,6 +96,9 @@ impl Writer {
         }
         match log.sync {
             SyncMode::Batch => true,
+            SyncMode::Group { window } => {
+                log.sync_wanted.get() || reactor::now().saturating_sub(unsynced) >= window.as_nanos() as u64
+            }
             SyncMode::Periodic { every } => {
                 log.sync_wanted.get() || reactor::now().saturating_sub(unsynced) >= every.as_nanos() as u64
             }
@@ -93,7 +108,7 @@ impl Writer {
     async fn wait(&self, log: &CommitLog) {
         let unsynced = log.unsynced_since_ns.get();
         match log.sync {
-            SyncMode::Periodic { every } if unsynced != 0 => {
+            SyncMode::Periodic { every } | SyncMode::Group { window: every } if unsynced != 0 => {
                 let deadline = unsynced.saturating_add(every.as_nanos() as u64);
                 let left = Duration::from_nanos(deadline.saturating_sub(reactor::now()));
                 // Early or in time, the loop looks again.
@@ -103,12 +118,15 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, log: &Rc<CommitLog>, chunk: super::Chunk) -> Result<(), Error> {
+    async fn write(&mut self, log: &Rc<CommitLog>, mut chunk: super::Chunk) -> Result<(), Error> {
         if self.file.is_none() || self.segment != chunk.segment {
             self.begin(log, chunk.segment).await?;
         }
         let Some(file) = &self.file else { return Ok(()) };
         let len = chunk.buf.len();
+        let at = Position { segment: chunk.segment, offset: chunk.offset };
+        let header = ChunkHeader { at, used: chunk.end.offset - chunk.offset, durable: self.durable };
+        chunk.buf[..CHUNK_HEADER].copy_from_slice(&header.encode());
         self.synced = false;
         let mut bytes = chunk.buf;
         let mut buf = loop {
@@ -120,6 +138,7 @@ impl Writer {
             bytes = back;
         };
         log.clear_full("commit log");
+        self.written = Position { segment: chunk.segment, offset: chunk.offset + len as u32 };
         log.stats.borrow_mut().written_bytes += len as u64;
         log.sealed_bytes.set(log.sealed_bytes.get() - len);
         log.room.notify_all();
@@ -168,6 +187,7 @@ impl Writer {
             && !log.skip_sync
         {
             file.datasync().await.map_err(Error::io(&self.path, "sync"))?;
+            self.durable = self.written;
         }
         log.stats.borrow_mut().syncs += 1;
         self.synced = true;

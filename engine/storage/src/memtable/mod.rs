@@ -36,6 +36,10 @@ pub(crate) struct Memtable {
     stats: EncodingStats,
     /// Segment of the first record that is in here.
     pub first_segment: Option<u64>,
+    /// When it is to be flushed whatever its size.
+    pub flush_due_ns: Option<u64>,
+    /// Of `bytes`, what a flush has written already.
+    pub written_bytes: std::cell::Cell<usize>,
     /// Set when it is frozen: every record of the table up to here is in here or in older memtables.
     pub upto: Position,
 }
@@ -68,6 +72,8 @@ impl Memtable {
             bytes: 0,
             stats: EncodingStats::NONE,
             first_segment: None,
+            flush_due_ns: None,
+            written_bytes: std::cell::Cell::new(0),
             upto: Position::default(),
         }
     }
@@ -125,6 +131,12 @@ impl Memtable {
             slot.insert(stored);
         }
         Ok(())
+    }
+
+    /// Lets go of some partitions, from the front; whether any are left. For one that nobody reads any more: to let go
+    /// of all at once takes as long as a disk's whole latency budget.
+    pub fn drop_some(&mut self) -> bool {
+        self.partitions.pop_first()
     }
 
     pub fn get(&self, token: Token, key: &[u8]) -> Option<&Stored> {
@@ -190,7 +202,8 @@ impl Stored {
         matches!(self, Stored::Packed(_))
     }
 
-    fn bytes(&self) -> usize {
+    /// Memory in use.
+    pub fn bytes(&self) -> usize {
         PARTITION_OVERHEAD
             + match self {
                 Stored::Packed(bytes) => ALLOCATION_OVERHEAD + bytes.len(),

@@ -37,7 +37,7 @@ impl PackedRow {
     }
 
     fn bytes(&self) -> usize {
-        super::ALLOCATION_OVERHEAD + size_of::<PackedRow>() + self.0.len()
+        super::ALLOCATION_OVERHEAD + self.0.len()
     }
 }
 
@@ -74,12 +74,18 @@ impl Rows {
             Err(at) => {
                 let packed = PackedRow::new(&row);
                 self.bytes += packed.bytes();
+                let before = slot_bytes(rows);
                 rows.insert(at, packed);
                 if rows.len() > LIST_MAX {
                     // Appending splits off a nearly empty list and leaves a full one behind.
                     let half = if at + 1 == rows.len() { LIST_MAX } else { LIST_MAX / 2 };
                     let rest = rows.split_off(half);
+                    rows.shrink_to(LIST_MAX);
+                    self.bytes += slot_bytes(&rest) + size_of::<Vec<PackedRow>>();
+                    self.bytes = self.bytes + slot_bytes(rows) - before;
                     self.lists.insert(list + 1, rest);
+                } else {
+                    self.bytes = self.bytes + slot_bytes(rows) - before;
                 }
             }
         }
@@ -115,6 +121,11 @@ impl Rows {
         let list = self.lists.partition_point(|list| list.last().is_some_and(before));
         (list, self.lists.get(list).map_or(0, |rows| rows.partition_point(before)))
     }
+}
+
+/// Memory of a list itself.
+fn slot_bytes(list: &Vec<PackedRow>) -> usize {
+    list.capacity() * size_of::<PackedRow>()
 }
 
 fn compare(table: &TableDef, row: &PackedRow, position: Position<'_>) -> Ordering {

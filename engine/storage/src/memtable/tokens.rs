@@ -69,6 +69,12 @@ impl<V> TokenMap<V> {
         }
     }
 
+    /// Removes the first leaf; whether another is left.
+    pub fn pop_first(&mut self) -> bool {
+        self.0.pop_first();
+        !self.0.is_empty()
+    }
+
     /// From `token` on.
     pub fn range_from(&self, token: Token) -> impl Iterator<Item = &(Token, V)> {
         let first = self.0.range(..=token).next_back().map_or(token, |(first, _)| *first);

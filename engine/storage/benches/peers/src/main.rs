@@ -2,8 +2,8 @@
 //!
 //!     storage-peers compare|orrery|rocksdb|paced-orrery|paced-rocksdb FOLDER [name=value..]
 //!
-//! `compare` runs both sides alternately, each in a process of its own, and prints every round, the medians and their
-//! ratios. One side alone prints `name value` lines:
+//! `compare` runs both sides alternately, each in a process of its own that `taskset` keeps on one core, and prints
+//! every round, the medians and their ratios. One side alone prints `name value` lines:
 //!
 //! - `fill`: random keys until compaction has written twice the memtables' total, and at least `writes` of them. Wall
 //!   time counts what the caller sees, stalls included; CPU time is that of all the process's threads.
@@ -44,9 +44,6 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if side != "compare" {
-        options.pin();
-    }
     match side.as_str() {
         "compare" => report::compare(&options),
         "orrery" => orrery::run(&options),

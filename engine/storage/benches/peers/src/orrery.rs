@@ -28,7 +28,10 @@ fn config(options: &Options, cache_mib: u64) -> Config {
     config
 }
 
-fn on_shard<F: Future<Output = Outcome> + 'static>(options: &Options, main: impl FnOnce(Options) -> F + Send + 'static) {
+fn on_shard<F: Future<Output = Outcome> + 'static>(
+    options: &Options,
+    main: impl FnOnce(Options) -> F + Send + 'static,
+) {
     let uring = reactor::uring::Config { cpus: Some(vec![options.cpu]), ..Default::default() };
     let options = options.clone();
     let done = reactor::uring::block_on_with(uring, move || main(options)).expect("a shard starts");
@@ -107,7 +110,10 @@ async fn fill(options: &Options) -> Outcome {
     meter.report("settled", writes);
     let stats = storage.stats();
     let counts = &stats.tables[&def.id];
-    println!("write-amplification {:.2}", (counts.flushed_bytes + counts.compacted_bytes) as f64 / counts.flushed_bytes as f64);
+    println!(
+        "write-amplification {:.2}",
+        (counts.flushed_bytes + counts.compacted_bytes) as f64 / counts.flushed_bytes as f64
+    );
     storage.flush(None).await?;
     settle(&storage, &def).await;
     storage.compact(def.id).await?;

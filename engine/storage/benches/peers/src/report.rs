@@ -20,7 +20,9 @@ pub fn compare(options: &Options) {
             std::fs::create_dir_all(&folder).expect("a folder to write to");
             let own = std::env::current_exe().expect("a path of its own");
             let passed = std::env::args().skip(2).filter(|argument| argument.contains('='));
-            let output = Command::new(own).arg(side).arg(&folder).args(passed).output().expect("a child process");
+            let mut command = Command::new("taskset");
+            command.arg("-c").arg(options.cpu.to_string()).arg(own).arg(side).arg(&folder).args(passed);
+            let output = command.output().expect("taskset is installed");
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{side}: {text}{}", String::from_utf8_lossy(&output.stderr));
             let mut line = String::new();
@@ -30,7 +32,9 @@ pub fn compare(options: &Options) {
                 line += &format!(" {name}={value}");
             }
             println!("  {side}:{line}");
-            if side == "orrery" && let Some(rate) = fio(options, &folder) {
+            if side == "orrery"
+                && let Some(rate) = fio(options, &folder)
+            {
                 println!("  fio: cold-device-reads={rate:.0}");
                 figures.entry("fio").or_default().entry("cold-device-reads".into()).or_default().push(rate);
             }
@@ -52,7 +56,12 @@ pub fn compare(options: &Options) {
         if let Some(mut rates) = fio.get(&name).cloned() {
             let ratio = median(&mut values) / median(&mut rates);
             let verdict = if ratio >= 0.8 { "held" } else { "missed" };
-            println!("{:<24} {:>12} {:>12.2} {ratio:>8.2}  wanted 0.8: {verdict}", "  of fio's", "", median(&mut rates));
+            println!(
+                "{:<24} {:>12} {:>12.2} {ratio:>8.2}  wanted 0.8: {verdict}",
+                "  of fio's",
+                "",
+                median(&mut rates)
+            );
         }
     }
 }

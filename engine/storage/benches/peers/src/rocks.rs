@@ -64,8 +64,8 @@ pub fn run(options: &Options) {
     reads(options);
 }
 
-fn number(db: &DB, property: &str) -> u64 {
-    db.property_int_value(property).ok().flatten().unwrap_or(0)
+fn property(db: &DB, name: &str) -> u64 {
+    db.property_int_value(name).ok().flatten().unwrap_or(0)
 }
 
 /// Waits until nothing has run for a while. (`compaction-pending` stays set in the universal style.)
@@ -73,7 +73,7 @@ fn settle(db: &DB) {
     let mut idle = 0;
     while idle < 10 {
         let busy = ["num-running-compactions", "num-running-flushes", "mem-table-flush-pending"];
-        let running = busy.iter().any(|name| number(db, &format!("rocksdb.{name}")) > 0);
+        let running = busy.iter().any(|name| property(db, &format!("rocksdb.{name}")) > 0);
         idle = if running { 0 } else { idle + 1 };
         std::thread::sleep(Duration::from_millis(10));
     }

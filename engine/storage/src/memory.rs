@@ -1,0 +1,135 @@
+//! The memory of memtables: when to flush, how hard, and how much writers may still add.
+//!
+//! A flush gives memory back only at its end. If writers went on until all is full they would stop then, and go, and
+//! stop; so what is already written of a flushing memtable counts as given back while the flush goes on, as ScyllaDB's
+//! `dirty_memory_manager` has it ("virtual dirty"). Writers then are slowed to the pace of the flush, and early enough
+//! that there is memory left for all they may write until it ends.
+//!
+//! Everything here is a pure function of the counts.
+
+/// Bytes of memtables of one shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub limit: u64,
+    pub active: u64,
+    /// Of memtables that are set aside, all of each until it is in an SSTable.
+    pub flushing: u64,
+    /// Of `flushing`, what has been written already.
+    pub written: u64,
+}
+
+/// CPU and I/O shares of flushes; statements have 1000. The least keeps a flush from being starved, the most leaves
+/// statements a fifth of a saturated core.
+const SHARES_MIN: u32 = 100;
+const SHARES_MAX: u32 = 4000;
+
+impl Memory {
+    /// Whether the largest memtable is to be set aside: half of the memory is for what comes in meanwhile.
+    pub fn wants_flush(&self) -> bool {
+        self.active * 2 >= self.limit
+    }
+
+    /// Bytes that writers may add now.
+    ///
+    /// While something is flushed, active memtables may have half of the other memory at once, for a burst, and the
+    /// rest in step with the flush.
+    pub fn room(&self) -> u64 {
+        let free = self.limit.saturating_sub(self.flushing);
+        if self.flushing == 0 {
+            return free.saturating_sub(self.active);
+        }
+        let done = u128::from(free / 2) * u128::from(self.written.min(self.flushing)) / u128::from(self.flushing);
+        (free / 2 + done as u64).saturating_sub(self.active)
+    }
+
+    /// Shares at which flushes keep up with the writers: proportional to what is to be written, and inverse to the
+    /// memory that is left for writers meanwhile. Constant at 1000 when both go at the same pace; ScyllaDB's
+    /// `flush_controller` likewise raises shares with unflushed memory.
+    pub fn flush_shares(&self) -> u32 {
+        let unwritten = self.flushing - self.written.min(self.flushing);
+        // Syncing the files and making them visible comes behind the last byte.
+        let to_do = unwritten + self.flushing / 16 + self.active.saturating_sub(self.limit / 2);
+        let left = self.limit.saturating_sub(self.flushing).saturating_sub(self.active).max(1);
+        let shares = u128::from(to_do) * 1000 / u128::from(left);
+        (shares.min(u128::from(SHARES_MAX)) as u32).max(SHARES_MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(active: u64, flushing: u64, written: u64) -> Memory {
+        Memory { limit: 1000, active, flushing, written }
+    }
+
+    #[test]
+    fn half_full_is_flushed() {
+        assert!(!memory(499, 0, 0).wants_flush());
+        assert!(memory(500, 0, 0).wants_flush());
+        assert!(!memory(0, 500, 100).wants_flush());
+    }
+
+    #[test]
+    fn writers_get_a_part_at_once_and_the_rest_in_step_with_the_flush() {
+        assert_eq!(memory(400, 0, 0).room(), 600);
+        assert_eq!(memory(0, 500, 0).room(), 250);
+        assert_eq!(memory(250, 500, 0).room(), 0);
+        assert_eq!(memory(250, 500, 250).room(), 125);
+        assert_eq!(memory(250, 500, 500).room(), 250);
+        assert_eq!(memory(700, 500, 500).room(), 0);
+        // Never beyond the memory that there is.
+        for active in (0..1000).step_by(50) {
+            for written in (0..=500).step_by(50) {
+                let memory = memory(active, 500, written);
+                assert!(memory.room() == 0 || active + 500 + memory.room() <= 1000, "{memory:?}");
+            }
+        }
+    }
+
+    /// Writers and a flush that share a core, each by its shares; flushing a byte costs `cost` times writing one. How
+    /// many turns the writers had to wait in, the most in a row, and the most shares.
+    fn run(cost: f64) -> (u32, u32, u32) {
+        let mut memory = memory(0, 500_000, 0);
+        memory.limit = 1_000_000;
+        let (mut waits, mut in_a_row, mut most_in_a_row, mut most_shares) = (0, 0, 0, 0);
+        while memory.written < memory.flushing {
+            let shares = memory.flush_shares();
+            most_shares = most_shares.max(shares);
+            let flush = f64::from(shares) / f64::from(shares + 1000);
+            memory.written += (1000.0 * flush / cost) as u64;
+            let writes = (1000.0 * (1.0 - flush)) as u64;
+            waits += u32::from(memory.room() < writes);
+            in_a_row = if memory.room() == 0 { in_a_row + 1 } else { 0 };
+            most_in_a_row = most_in_a_row.max(in_a_row);
+            memory.active += writes.min(memory.room());
+        }
+        (waits, most_in_a_row, most_shares)
+    }
+
+    #[test]
+    fn a_flush_ends_before_writers_wait_and_never_stops_them() {
+        for cost in [0.25, 0.5, 1.0] {
+            let (waits, _, shares) = run(cost);
+            assert_eq!(waits, 0, "at a cost of {cost}");
+            assert!(shares < SHARES_MAX / 2, "{shares} at a cost of {cost}");
+        }
+        // Beyond, they are slowed, and go on all the time.
+        for cost in [2.0, 5.0, 20.0] {
+            let (_, in_a_row, _) = run(cost);
+            assert!(in_a_row <= 1, "{in_a_row} turns without a write at a cost of {cost}");
+        }
+    }
+
+    #[test]
+    fn shares_follow_what_is_to_do() {
+        assert_eq!(memory(0, 0, 0).flush_shares(), SHARES_MIN);
+        let at = |active, flushing, written| memory(active, flushing, written).flush_shares();
+        assert!(at(0, 500, 0) > 1000 && at(0, 500, 0) < 1200);
+        assert!(at(100, 500, 0) > at(0, 500, 0), "less memory is left");
+        assert!(at(0, 500, 250) < at(0, 500, 0), "less is to do");
+        // Many small tables: each flush is small, but there is much to flush.
+        assert!(at(700, 20, 0) > at(600, 20, 0));
+        assert_eq!(at(900, 100, 0), SHARES_MAX);
+    }
+}
