@@ -436,3 +436,31 @@ proptest! {
         reactor::uring::block_on(run(steps, config, Arc::new(def))).unwrap();
     }
 }
+
+/// A history that once read a stale stretch: found by the long form.
+#[test]
+fn a_small_write_into_a_stretch_of_a_large_partition() {
+    let row =
+        |key, row, value| Step::Write { key, timestamp: 0, write: Write::Row { row, marker: false, column: 0, value } };
+    let steps = vec![
+        row(0, 0, 0),
+        Step::Write { key: 3, timestamp: 0, write: Write::Wide { from: 0, to: 35, value: 56 } },
+        row(3, 29, 18),
+        Step::Write {
+            key: 3,
+            timestamp: 0,
+            write: Write::DeleteRange { start: 0, start_inclusive: false, end: 5, end_inclusive: false },
+        },
+        Step::Flush,
+        Step::Read {
+            key: 3,
+            read: Read { slices: vec![(0, 1), (4, 5), (27, 28)], reverse: true, limit: usize::MAX, bypass: false },
+        },
+        Step::Write { key: 3, timestamp: 0, write: Write::Expiring { row: 27, column: 1, value: 0, expired: false } },
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path(), common::PERIODIC);
+    config.cache_bytes = 30 << 10;
+    config.column_index_bytes = 1 << 10;
+    reactor::uring::block_on(run(steps, config, table())).unwrap();
+}

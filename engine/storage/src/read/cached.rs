@@ -32,8 +32,11 @@ impl CacheCursor {
     }
 
     pub async fn next_part(&mut self, read: &PartitionRead<'_>, rows_max: usize) -> Result<Part, Error> {
+        let begins = self.rest.is_none();
         let mut rest = self.rest.take().unwrap_or_else(|| {
             let mut slices = if read.slices.is_empty() { vec![Slice::all()] } else { read.slices.to_vec() };
+            // Who goes on behind a row may ask for what lies between a row and itself.
+            slices.retain(|slice| !is_empty(slice, read.def));
             if !read.reverse {
                 slices.reverse();
             }
@@ -66,6 +69,13 @@ impl CacheCursor {
                 }
             };
             advance(&mut rest, &done, read.reverse, read.def);
+        }
+        if begins
+            && !has_head
+            && let Some(nothing) = read.slices.first()
+        {
+            // No row is asked for; deletion and static row are all the same.
+            part = self.fill(read, nothing.clone(), ROWS_FILL).await?.0;
         }
         let last = if read.reverse { part.rows.first() } else { part.rows.last() };
         let more_after = last.filter(|_| !rest.is_empty()).map(|row| row.clustering.clone());
@@ -115,7 +125,11 @@ fn advance(rest: &mut Vec<Slice>, done: &Slice, reverse: bool, def: &TableDef) {
     } else {
         slice.start = done.end.as_end().to_start();
     }
-    if compare_positions(def, slice.start.as_start(), slice.end.as_end()).is_ge() {
+    if is_empty(slice, def) {
         rest.pop();
     }
+}
+
+fn is_empty(slice: &Slice, def: &TableDef) -> bool {
+    compare_positions(def, slice.start.as_start(), slice.end.as_end()).is_ge()
 }
