@@ -7,8 +7,8 @@
 //!   are written into tier k.
 //! - time windows of m flushes: the same within a window, and once more when it has passed with more than one left.
 //! - leveled, SSTables of S < F, levels of 10^k S: each flush meets all of level 1. What is too much in level 1 goes one
-//!   SSTable at a time: it meets its part of level 2, and at the edges one more; it is not rewritten where level 2 has
-//!   nothing.
+//!   SSTable at a time, around the ring: it meets its part of level 2, and at the edges one more. In the first round
+//!   level 2 has nothing there, and it goes down as it is.
 
 #![allow(clippy::unwrap_used)]
 
@@ -76,6 +76,8 @@ fn windows(flushes: u64) -> f64 {
 
 fn levels(flushes: u64, flush_bytes: f64, sstable_bytes: f64) -> f64 {
     let (mut one, mut two, mut written) = (0.0, 0.0, 0.0);
+    // Of the ring, how much level 1 has given; it goes around.
+    let mut given = 0.0;
     let mut waiting = 0.0;
     for _ in 0..flushes {
         written += flush_bytes;
@@ -88,9 +90,11 @@ fn levels(flushes: u64, flush_bytes: f64, sstable_bytes: f64) -> f64 {
         written += one;
         waiting = 0.0;
         while one > 10.0 * sstable_bytes * 1.001 {
-            if two > 0.0 {
-                written += sstable_bytes + sstable_bytes * two / one + sstable_bytes.min(two);
+            let share = sstable_bytes / one;
+            if given >= 1.0 {
+                written += sstable_bytes + share * two + sstable_bytes * (1.0 - share);
             }
+            given += share;
             one -= sstable_bytes;
             two += sstable_bytes;
         }
