@@ -103,7 +103,10 @@ pub(super) fn apply_to_table(
                 options.bloom_filter_fp_chance = chance;
             }
             "compaction" => options.compaction = compaction(map(name, value)?)?,
-            "compression" => options.compression = map(name, value)?,
+            "compression" => {
+                let given = map(name, value)?;
+                options.compression = storage::Compression::normal_options(given).map_err(QueryError::config)?;
+            }
             "caching" => options.caching = map(name, value)?,
             "id" => {
                 let bytes = types::uuid::parse(text(name, value)?).map_err(|error| invalid!("id: {error}"))?;

@@ -333,7 +333,8 @@ impl<'a> Merge<'a> {
         };
         let keys = (share as u64).clamp(1, self.partitions.max(1));
         let writer = Writer::create(&self.table.folder, generation, self.def.clone(), self.stats, keys).await?;
-        Ok(Output { writer: writer.level(self.job.level), generation })
+        let writer = writer.level(self.job.level).column_index_bytes(self.storage.config().column_index_bytes);
+        Ok(Output { writer, generation })
     }
 
     /// Makes the current output durable.

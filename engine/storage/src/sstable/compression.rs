@@ -74,6 +74,18 @@ impl Compression {
         }
         Ok(Some(Self { compressor, chunk_len }))
     }
+
+    /// The options as a schema shows them: checked, with the whole name of the class and the length of chunks.
+    pub fn normal_options(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+        if let Some(compression) = Self::from_options(&options)? {
+            options.remove("sstable_compression");
+            options.remove("chunk_length_kb");
+            options.insert("class".into(), format!("{PACKAGE}{}", compression.compressor.class()));
+            let chunk_kb = f64::from(compression.chunk_len) / 1024.0;
+            options.insert("chunk_length_in_kb".into(), chunk_kb.to_string());
+        }
+        Ok(options)
+    }
 }
 
 impl Compressor {
@@ -310,6 +322,18 @@ mod tests {
             assert!(options(&[("class", "LZ4Compressor"), wrong]).is_err(), "{wrong:?}");
         }
         assert!(options(&[("class", "RarCompressor")]).is_err());
+    }
+
+    #[test]
+    fn options_as_they_are_shown() {
+        let shown = |pairs: &[(&str, &str)]| {
+            let options = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            Compression::normal_options(options).map(|options| format!("{options:?}"))
+        };
+        let lz4 = r#"{"chunk_length_in_kb": "16", "class": "org.apache.cassandra.io.compress.LZ4Compressor"}"#;
+        assert_eq!(shown(&[("sstable_compression", "LZ4Compressor")]).unwrap(), lz4);
+        assert_eq!(shown(&[("enabled", "false")]).unwrap(), r#"{"enabled": "false"}"#);
+        assert!(shown(&[("class", "RarCompressor")]).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! An SSTable is immutable and belongs to the table when the manifest names it; before that its files are leftovers.
 
 mod bloom;
+mod cardinality;
 mod compression;
 mod cursor;
 mod file;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use types::TableDef;
 
 use super::Version;
+use super::cardinality::Cardinality;
 use super::header::Header;
 use super::unfiltered::Marker;
 use crate::data::codec::Reader;
@@ -23,9 +24,6 @@ const HEADER: u32 = 3;
 const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 /// Bins of the tombstone histogram (`SSTable.TOMBSTONE_HISTOGRAM_BIN_SIZE`).
 const BINS_MAX: usize = 100;
-
-/// An empty HyperLogLog++ (p 13, sp 25, sparse) as stream-lib writes it: version -2, p, sp, format 1, no entries.
-const NO_CARDINALITY: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFE, 13, 25, 1, 0];
 
 /// Counts by size classes that grow by a fifth: `EstimatedHistogram`.
 struct Histogram {
@@ -79,6 +77,7 @@ impl TombstoneTimes {
 
 /// Gathers the figures while partitions are written.
 pub(super) struct Collector {
+    cardinality: Cardinality,
     partition_sizes: Histogram,
     cells_per_partition: Histogram,
     min_timestamp: i64,
@@ -102,6 +101,7 @@ pub(super) struct Collector {
 impl Collector {
     pub fn new(table: Arc<TableDef>) -> Self {
         Self {
+            cardinality: Cardinality::new(),
             partition_sizes: Histogram::new(155),
             cells_per_partition: Histogram::new(118),
             min_timestamp: i64::MAX,
@@ -157,7 +157,8 @@ impl Collector {
     }
 
     /// Takes in a partition: its beginning, its rows and markers in order, its end.
-    pub fn begin(&mut self, deletion: Option<DeletionTime>) {
+    pub fn begin(&mut self, key: &[u8], deletion: Option<DeletionTime>) {
+        self.cardinality.add(key);
         self.partition_cells = 0;
         if let Some(deletion) = deletion {
             self.deletion(deletion);
@@ -226,8 +227,9 @@ impl Collector {
         validation.extend_from_slice(&(PARTITIONER.len() as u16).to_be_bytes());
         validation.extend_from_slice(PARTITIONER.as_bytes());
         validation.extend_from_slice(&bloom_fp_chance.to_be_bytes());
-        let mut compaction = (NO_CARDINALITY.len() as u32).to_be_bytes().to_vec();
-        compaction.extend_from_slice(&NO_CARDINALITY);
+        let mut cardinality = Vec::new();
+        self.cardinality.encode(&mut cardinality);
+        let compaction = [&(cardinality.len() as u32).to_be_bytes()[..], &cardinality].concat();
         let mut header_bytes = Vec::new();
         header.write(&mut header_bytes);
         let components = [
@@ -425,7 +427,7 @@ mod tests {
         let mut collector = Collector::new(Arc::new(table.clone()));
         for n in 0..1000u32 {
             let row = Row { cells: vec![(0, Cell::tombstone(i64::from(n), n * 100))], ..Row::default() };
-            collector.begin(None);
+            collector.begin(&n.to_be_bytes(), None);
             collector.row(&row);
             collector.end(100);
         }

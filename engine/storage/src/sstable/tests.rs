@@ -336,3 +336,60 @@ fn every_compressor_and_chunk_length() {
     })
     .unwrap();
 }
+
+/// For counting instructions: `ORRERY_READS=N`, run by callgrind with two N, says what a read of one SSTable costs whose
+/// blocks are in the cache. `ORRERY_CLASS` is the compressor.
+#[test]
+#[ignore = "a measurement, not a check"]
+fn reads_of_one_sstable() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let (reads, class) = (number("ORRERY_READS").unwrap_or(1000u64), std::env::var("ORRERY_CLASS").unwrap_or_default());
+    let mut def = TableDef::builder("ks", "standard1").partition_key("key", CqlType::Blob);
+    for column in ["C0", "C1", "C2", "C3", "C4"] {
+        def = def.regular(column, CqlType::Blob);
+    }
+    let compression = [("class".to_string(), class)].into_iter().collect();
+    let def = Arc::new(def.options(TableOptions { compression, ..TableOptions::default() }).build());
+    let mut noise = 1u64;
+    let mut value = || {
+        let byte = || {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (noise >> 56) as u8
+        };
+        std::iter::repeat_with(byte).take(34).collect::<Vec<u8>>()
+    };
+    let rows = 3000u64;
+    let key = |n: u64| [&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()[..], b"xx"].concat();
+    let partitions: Vec<Partition> = (0..rows)
+        .map(|n| {
+            let cells = (0..5).map(|column| (column, Cell::live(1000 + n as i64, value()))).collect();
+            let marker = Some(Liveness::live(1000 + n as i64));
+            Partition { rows: vec![Row { marker, cells, ..Row::default() }], ..Partition::new(key(n)) }
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_string();
+    reactor::uring::block_on(async move {
+        drop(write(&path, &def, 64 << 10, &partitions).await);
+        let cache = Rc::new(BlockCache::new(256 << 20, 0.5));
+        let sstable = Sstable::open(&path, 1, def, &cache).await.unwrap();
+        let per_row = |bytes: u64| bytes as f64 / rows as f64;
+        println!(
+            "a row of 5 x 34 B and its key of 10 B: data {:.1} B, index {:.1} B, all files {:.1} B",
+            per_row(sstable.data.stored_len),
+            per_row(sstable.index.len),
+            per_row(sstable.disk_bytes)
+        );
+        // Once through, so that every block is there; then what is counted.
+        for n in (0..rows).chain(0..reads) {
+            let key = key(n * 7 % rows);
+            let token = Token::of_key(&key);
+            assert!(sstable.may_contain(token, KeyHash::of(&key)));
+            let place = sstable.find(token, &key).await.unwrap().unwrap();
+            let mut cursor = PartitionCursor::new(sstable.clone(), key.into(), place);
+            let part = cursor.next_part(&[], false, 100).await.unwrap();
+            assert_eq!(part.partition.rows.len(), 1);
+        }
+    })
+    .unwrap();
+}

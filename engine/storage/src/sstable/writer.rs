@@ -124,7 +124,7 @@ impl Writer {
         let start = self.data.position();
         self.bytes.clear();
         unfiltered::write_partition_head(key, deletion, &mut self.bytes);
-        self.collector.begin(deletion);
+        self.collector.begin(key, deletion);
         if !self.header.statics.is_empty() {
             let none = Row::default();
             let row = static_row.unwrap_or(&none);

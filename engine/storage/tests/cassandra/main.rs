@@ -374,6 +374,7 @@ fn cassandra_reads_what_we_write() {
         "Compressor: org.apache.cassandra.io.compress.LZ4Compressor",
         "TTL max: 90",
         "totalRows: 957",
+        "Estimated cardinality: 54",
         "Repaired at: 0",
         "SSTable Level: 0",
         "KeyType: org.apache.cassandra.db.marshal.Int32Type",
