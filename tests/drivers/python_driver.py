@@ -303,6 +303,40 @@ class Rows(Connected):
         )
         self.assertEqual(self.rows(f"SELECT count(*) FROM {table}"), [(18,)])
 
+    def test_aggregates_and_groups(self):
+        table = self.table("a int, b int, c int, v int, d decimal, s int static, PRIMARY KEY (a, b, c)")
+        for a, b, c in itertools.product(range(2), range(3), range(4)):
+            v = 100 * a + 10 * b + c
+            self.rows(f"INSERT INTO {table} (a, b, c, v, d) VALUES (%s, %s, %s, %s, %s)", (a, b, c, v, decimal.Decimal(v) / 4))
+        self.assertEqual(
+            self.rows(f"SELECT count(*), sum(v), avg(v), min(v), max(v), sum(d), count(s) FROM {table} WHERE a = 0"),
+            [(12, 138, 11, 0, 23, decimal.Decimal("34.5"), 0)],
+        )
+        self.assertEqual(self.rows(f"SELECT b, max(v) FROM {table} WHERE a = 1"), [(0, 123)])
+        self.assertEqual(
+            self.rows(f"SELECT a, b, sum(v) AS total, cast(avg(v) AS text) FROM {table} WHERE a = 0 GROUP BY b"),
+            [(0, 0, 6, "1"), (0, 1, 46, "11"), (0, 2, 86, "21")],
+        )
+        # Pages end between groups, never within one.
+        paged = SimpleStatement(f"SELECT a, b, count(*) FROM {table} GROUP BY a, b", fetch_size=2)
+        self.assertEqual(sorted(map(tuple, self.session.execute(paged))), [(a, b, 4) for a in range(2) for b in range(3)])
+        self.assertEqual(
+            self.rows(f"SELECT b, c FROM {table} WHERE a = 0 GROUP BY a, b LIMIT 2"), [(0, 0), (1, 0)]
+        )
+        per_partition = self.rows(f"SELECT a, b, count(c) FROM {table} GROUP BY a, b PER PARTITION LIMIT 1")
+        self.assertEqual(sorted(per_partition), [(0, 0, 4), (1, 0, 4)])
+        self.assertEqual(self.rows(f"SELECT sum(v), avg(v), min(v) FROM {table} WHERE a = 9"), [(0, 0, None)])
+        self.assertEqual(self.rows(f"SELECT b, sum(v) FROM {table} WHERE a = 9 GROUP BY b"), [])
+        self.assertEqual(self.rows(f"SELECT cast(v AS double), cast(c AS text) FROM {table} WHERE a = 0 LIMIT 1"), [(0.0, "0")])
+        for wrong, why in [
+            ("SELECT v FROM {} GROUP BY v", "columns of the PRIMARY KEY"),
+            ("SELECT v FROM {} GROUP BY a, c", "declared order"),
+            ("SELECT sum(max(v)) FROM {}", "arguments of aggregate"),
+            ("SELECT cast(v AS uuid) FROM {}", "cannot be cast"),
+        ]:
+            with self.assertRaisesRegex(InvalidRequest, why):
+                self.rows(wrong.format(table))
+
     def test_a_key_of_several_columns(self):
         table = self.table("a int, b text, v int, PRIMARY KEY ((a, b))")
         self.session.execute(f"INSERT INTO {table} (a, b, v) VALUES (1, 'x', 1)")

@@ -40,14 +40,12 @@ pub fn decimal_from_text(text: &str) -> Result<Vec<u8>, Error> {
     if negative {
         unscaled = -unscaled;
     }
-    let mut out = scale.to_be_bytes().to_vec();
-    out.extend_from_slice(&unscaled.to_signed_bytes_be());
-    Ok(out)
+    Ok(decimal_value(i64::from(scale), &unscaled))
 }
 
 /// As Java's `BigDecimal.toString`: plain when the scale is not negative and the number not tiny, else scientific.
 pub fn decimal_to_text(bytes: &[u8]) -> Result<String, Error> {
-    let (scale, unscaled) = split(bytes)?;
+    let (scale, unscaled) = decimal_parts(bytes)?;
     let digits = unscaled.magnitude().to_string();
     let sign = if unscaled.sign() == Sign::Minus { "-" } else { "" };
     let adjusted = digits.len() as i64 - 1 - scale;
@@ -67,7 +65,8 @@ pub fn decimal_to_text(bytes: &[u8]) -> Result<String, Error> {
     Ok(format!("{sign}{first}{point}{rest}E{adjusted:+}"))
 }
 
-fn split(bytes: &[u8]) -> Result<(i64, BigInt), Error> {
+/// The scale and the unscaled value.
+pub fn decimal_parts(bytes: &[u8]) -> Result<(i64, BigInt), Error> {
     match bytes.split_first_chunk::<4>() {
         Some((scale, unscaled)) if !unscaled.is_empty() => {
             Ok((i32::from_be_bytes(*scale) as i64, BigInt::from_signed_bytes_be(unscaled)))
@@ -77,10 +76,18 @@ fn split(bytes: &[u8]) -> Result<(i64, BigInt), Error> {
 }
 
 /// Numeric order whatever the scales; malformed values by their bytes.
+/// The bytes of `unscaled * 10^-scale`. The scale is an int: what is beyond is cut off there.
+pub fn decimal_value(scale: i64, unscaled: &BigInt) -> Vec<u8> {
+    let scale = scale.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+    let mut out = scale.to_be_bytes().to_vec();
+    out.extend_from_slice(&unscaled.to_signed_bytes_be());
+    out
+}
+
 pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    let (Ok((a_scale, x)), Ok((b_scale, y))) = (split(a), split(b)) else {
+    let (Ok((a_scale, x)), Ok((b_scale, y))) = (decimal_parts(a), decimal_parts(b)) else {
         // Malformed or empty ones come first, so that the order stays transitive.
-        return split(a).is_ok().cmp(&split(b).is_ok()).then_with(|| a.cmp(b));
+        return decimal_parts(a).is_ok().cmp(&decimal_parts(b).is_ok()).then_with(|| a.cmp(b));
     };
     if x.sign() != y.sign() || x.sign() == Sign::NoSign {
         return x.sign().cmp(&y.sign());

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod calendar;
+mod cast;
 pub mod collection;
 mod cql_type;
 pub mod decimal;

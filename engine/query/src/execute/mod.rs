@@ -1,5 +1,6 @@
 //! Statements executed: requests of a client, through plans, to the coordinator and back as a RESULT.
 
+mod aggregate;
 mod modify;
 mod page;
 mod rows;

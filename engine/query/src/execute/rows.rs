@@ -9,9 +9,10 @@ use storage::{Cell, Partition, Row};
 use types::{ColumnKind, TableDef, Token, partition_key_components};
 
 use crate::coordinator::ScanPosition;
-use crate::error::{QueryError, server};
-use crate::plan::{Bound, Context, Expression, Select, Values};
+use crate::error::{QueryError, invalid, server};
+use crate::plan::{Bound, Context, Expression, Grouping, Select, Values};
 
+use super::aggregate::Running;
 use super::modify::now_s;
 
 /// One row with the partition that it belongs to.
@@ -48,13 +49,9 @@ impl<'a> View<'a> {
         Some(Cow::Borrowed(value))
     }
 
-    fn value(
-        &self,
-        expression: &'a Expression,
-        values: &Values<'a>,
-        context: &Context,
-    ) -> Result<Option<Cow<'a, [u8]>>, QueryError> {
-        Ok(match expression {
+    /// What is read from the row itself.
+    fn leaf(&self, expression: &Expression) -> Option<Cow<'a, [u8]>> {
+        match expression {
             Expression::PartitionKey(at) => Some(Cow::Borrowed(self.components[usize::from(*at)])),
             Expression::Clustering(at) => {
                 self.row.and_then(|row| row.clustering.component(usize::from(*at))).map(Cow::Borrowed)
@@ -69,24 +66,37 @@ impl<'a> View<'a> {
                 expiring.map(|cell| Cow::Owned((cell.local_deletion_s - self.now_s).to_be_bytes().to_vec()))
             }
             Expression::Token => Some(Cow::Owned(Token::of_key(&self.partition.key).0.to_be_bytes().to_vec())),
-            Expression::Term(source) => match source.bind(values, context)? {
-                Bound::Bytes(bytes) => Some(Cow::Owned(bytes.into_owned())),
-                _ => None,
-            },
-            Expression::Call(function, arguments) => {
-                let arguments = arguments
-                    .iter()
-                    .map(|argument| self.value(argument, values, context))
-                    .collect::<Result<Vec<_>, _>>()?;
-                let arguments: Vec<Option<&[u8]>> = arguments.iter().map(Option::as_deref).collect();
-                function.call(&arguments, context)?.map(Cow::Owned)
-            }
-            Expression::Aggregate(_, argument) => match argument {
-                Some(argument) => self.value(argument, values, context)?,
-                None => Some(Cow::Borrowed(&[])),
-            },
-        })
+            Expression::Term(_) | Expression::Call(..) | Expression::Cast { .. } | Expression::Grouped(_) => None,
+        }
     }
+}
+
+/// The value of an expression; `leaf` gives what comes from a row or a group.
+fn evaluate<'a>(
+    expression: &'a Expression,
+    values: &Values<'a>,
+    context: &Context,
+    leaf: &impl Fn(&'a Expression) -> Option<Cow<'a, [u8]>>,
+) -> Result<Option<Cow<'a, [u8]>>, QueryError> {
+    Ok(match expression {
+        Expression::Term(source) => match source.bind(values, context)? {
+            Bound::Bytes(bytes) => Some(Cow::Owned(bytes.into_owned())),
+            _ => None,
+        },
+        Expression::Call(function, arguments) => {
+            let arguments = arguments
+                .iter()
+                .map(|argument| evaluate(argument, values, context, leaf))
+                .collect::<Result<Vec<_>, _>>()?;
+            let arguments: Vec<Option<&[u8]>> = arguments.iter().map(Option::as_deref).collect();
+            function.call(&arguments, context)?.map(Cow::Owned)
+        }
+        Expression::Cast { from, to, argument } => {
+            let Some(value) = evaluate(argument, values, context, leaf)? else { return Ok(None) };
+            Some(Cow::Owned(from.cast(to, &value).map_err(|error| invalid!("{error}"))?))
+        }
+        row_or_group => leaf(row_or_group),
+    })
 }
 
 /// Whether to go on.
@@ -99,11 +109,11 @@ pub(super) enum Flow {
     PageFull,
 }
 
-/// A running aggregate.
-#[derive(Clone, Debug)]
-enum Running {
-    Count(i64),
-    Extreme(Option<Vec<u8>>),
+/// Rows that become one row of the result.
+struct Group<'a> {
+    /// The partition and the clustering columns that they share; `None` when all rows are one group.
+    key: Option<(storage::Bytes, Vec<Vec<u8>>)>,
+    running: Vec<Running<'a>>,
 }
 
 /// Takes partitions in order and makes the rows of the answer.
@@ -114,7 +124,7 @@ pub(super) struct Collector<'a> {
     filters: Vec<(&'a crate::plan::Filter, Cow<'a, [u8]>)>,
     pub out: Vec<u8>,
     writer: RowsWriter,
-    running: Vec<Running>,
+    group: Option<Group<'a>>,
     /// Rows that the page, LIMIT and PER PARTITION LIMIT still let through.
     page_left: u64,
     pub remaining: u64,
@@ -148,23 +158,20 @@ impl<'a> Collector<'a> {
             .collect::<Result<_, QueryError>>()?;
         let mut out = Vec::with_capacity(256);
         let writer = RowsWriter::begin(&mut out, &select.metadata, skip_metadata, None);
-        let running = select.outputs.iter().map(|output| match &output.expression {
-            Expression::Aggregate(crate::plan::Aggregate::Count, _) => Running::Count(0),
-            _ => Running::Extreme(None),
-        });
         let per_partition = if select.distinct { 1 } else { limits.per_partition };
         let (position, remaining_in_partition) = match limits.resume {
             Some((position, left)) => (Some(position), left),
             None => (None, per_partition),
         };
         Ok(Self {
-            running: if select.is_aggregate() { running.collect() } else { Vec::new() },
+            group: None,
             current: position.as_ref().map(|position| position.key.clone()),
             filters,
             out,
             writer,
             page_left: limits.page,
-            remaining: limits.total,
+            // LIMIT counts rows of the result.
+            remaining: if select.grouping == Grouping::All { u64::MAX } else { limits.total },
             per_partition,
             remaining_in_partition,
             position,
@@ -174,15 +181,17 @@ impl<'a> Collector<'a> {
         })
     }
 
-    fn aggregates(&self) -> bool {
-        !self.running.is_empty()
+    /// Whether the partition that was taken last can still change the result. A group's last rows are wanted even
+    /// when no further group is.
+    pub fn wants_more_of_partition(&self) -> bool {
+        self.select.grouping != Grouping::Rows || self.remaining_in_partition > 0
     }
 
     /// How many rows it makes sense to ask for: one more than are wanted tells whether there are more.
     pub fn wanted(&self) -> usize {
         // Enough to make round trips rare, few enough to bound memory where there is no limit.
         const CHUNK_ROWS: u64 = 5_000;
-        if self.aggregates() || !self.filters.is_empty() {
+        if self.select.grouping != Grouping::Rows || !self.filters.is_empty() {
             return CHUNK_ROWS as usize;
         }
         self.page_left.min(self.remaining).min(CHUNK_ROWS) as usize + 1
@@ -222,21 +231,18 @@ impl<'a> Collector<'a> {
     }
 
     fn take_row(&mut self, view: &View<'_>) -> Result<Flow, QueryError> {
-        let passes = self.passes(view)?;
-        if passes && self.remaining_in_partition > 0 {
-            if self.remaining == 0 {
-                return Ok(Flow::Done);
-            }
-            if self.page_left == 0 {
-                return Ok(Flow::PageFull);
-            }
-            if self.aggregates() {
-                self.accumulate(view)?;
-            } else {
-                self.emit(view)?;
-                self.remaining -= 1;
-                self.page_left -= 1;
-                self.remaining_in_partition -= 1;
+        if self.passes(view)? {
+            let flow = match self.select.grouping {
+                Grouping::Rows => self.take_plain(view)?,
+                Grouping::All => self.accumulate(view, None)?,
+                Grouping::By { clustering } => {
+                    let component = |at| view.row.and_then(|row| row.clustering.component(at)).map(<[u8]>::to_vec);
+                    let shared = (0..clustering).map_while(component).collect();
+                    self.accumulate(view, Some((view.partition.key.clone(), shared)))?
+                }
+            };
+            if flow != Flow::More {
+                return Ok(flow);
             }
         }
         let clustering = view.row.filter(|_| !view.table.clustering.is_empty()).map(|row| row.clustering.clone());
@@ -276,50 +282,95 @@ impl<'a> Collector<'a> {
         Ok(true)
     }
 
-    fn emit(&mut self, view: &View<'_>) -> Result<(), QueryError> {
+    fn take_plain(&mut self, view: &View<'_>) -> Result<Flow, QueryError> {
+        if self.remaining_in_partition == 0 {
+            return Ok(Flow::More);
+        }
+        let flow = self.count_row();
+        if flow == Flow::More {
+            for output in &self.select.outputs {
+                let value = evaluate(&output.expression, self.values, self.context, &|leaf| view.leaf(leaf))?;
+                self.writer.cell(&mut self.out, value.as_deref());
+            }
+            self.writer.end_row();
+        }
+        Ok(flow)
+    }
+
+    /// Room for one more row of the result is taken, if there is any.
+    fn count_row(&mut self) -> Flow {
+        if self.remaining == 0 {
+            return Flow::Done;
+        }
+        if self.page_left == 0 {
+            return Flow::PageFull;
+        }
+        self.remaining -= 1;
+        self.page_left -= 1;
+        self.remaining_in_partition -= 1;
+        Flow::More
+    }
+
+    /// Takes a row into its group, after the group before it has ended.
+    fn accumulate(&mut self, view: &View<'_>, key: Option<(storage::Bytes, Vec<Vec<u8>>)>) -> Result<Flow, QueryError> {
+        if self.group.as_ref().is_none_or(|group| group.key != key) {
+            self.end_group()?;
+            if self.remaining_in_partition == 0 {
+                return Ok(Flow::More);
+            }
+            let flow = self.count_row();
+            if flow != Flow::More {
+                return Ok(flow);
+            }
+            self.group = Some(self.new_group(key));
+        }
+        let Some(group) = &mut self.group else { return Ok(Flow::More) };
+        for (aggregation, running) in self.select.aggregations.iter().zip(&mut group.running) {
+            match &aggregation.argument {
+                // A row is counted, whatever is in it.
+                None => running.take(Some(&[]))?,
+                Some(argument) => {
+                    let value = evaluate(argument, self.values, self.context, &|leaf| view.leaf(leaf))?;
+                    running.take(value.as_deref())?;
+                }
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    fn new_group(&self, key: Option<(storage::Bytes, Vec<Vec<u8>>)>) -> Group<'a> {
+        let select = self.select;
+        let running = select.aggregations.iter().map(|aggregation| Running::new(&aggregation.aggregate)).collect();
+        Group { key, running }
+    }
+
+    /// Writes the row of the open group, if there is one.
+    fn end_group(&mut self) -> Result<(), QueryError> {
+        let Some(group) = self.group.take() else { return Ok(()) };
+        let results: Vec<Option<Vec<u8>>> = group.running.into_iter().map(Running::finish).collect();
+        let result = |expression: &Expression| match expression {
+            Expression::Grouped(at) => results[usize::from(*at)].clone().map(Cow::Owned),
+            _ => None,
+        };
         for output in &self.select.outputs {
-            let value = view.value(&output.expression, self.values, self.context)?;
+            let value = evaluate(&output.expression, self.values, self.context, &result)?;
             self.writer.cell(&mut self.out, value.as_deref());
         }
         self.writer.end_row();
         Ok(())
     }
 
-    fn accumulate(&mut self, view: &View<'_>) -> Result<(), QueryError> {
-        for (output, running) in self.select.outputs.iter().zip(&mut self.running) {
-            let Some(value) = view.value(&output.expression, self.values, self.context)? else { continue };
-            match running {
-                Running::Count(count) => *count += 1,
-                Running::Extreme(best) => {
-                    let wanted = match &output.expression {
-                        Expression::Aggregate(crate::plan::Aggregate::Max(_), _) => Ordering::Greater,
-                        _ => Ordering::Less,
-                    };
-                    let better = best.as_ref().is_none_or(|best| output.ty.compare(&value, best) == wanted);
-                    if better {
-                        *best = Some(value.into_owned());
-                    }
-                }
-            }
+    /// The body, with the last group's row, or with the state that leads to the next page.
+    pub fn finish(mut self, page_state: Option<&[u8]>, skip_metadata: bool) -> Result<Vec<u8>, QueryError> {
+        if self.select.grouping == Grouping::All && self.group.is_none() {
+            // Of no rows at all there is a count, too.
+            self.group = Some(self.new_group(None));
         }
-        Ok(())
-    }
-
-    /// The body, with the aggregates' one row, or with the state that leads to the next page.
-    pub fn finish(mut self, page_state: Option<&[u8]>, skip_metadata: bool) -> Vec<u8> {
-        if !self.running.is_empty() {
-            for running in &self.running {
-                match running {
-                    Running::Count(count) => self.writer.cell(&mut self.out, Some(&count.to_be_bytes())),
-                    Running::Extreme(best) => self.writer.cell(&mut self.out, best.as_deref()),
-                }
-            }
-            self.writer.end_row();
-        }
+        self.end_group()?;
         match page_state {
             Some(state) => self.writer.finish_page(&mut self.out, &self.select.metadata, skip_metadata, state),
             None => drop(self.writer.finish(&mut self.out)),
         }
-        self.out
+        Ok(self.out)
     }
 }

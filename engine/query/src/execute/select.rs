@@ -12,7 +12,7 @@ use super::rows::{Collector, Flow, Limits};
 use crate::coordinator::ScanPosition;
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
-use crate::plan::{self, Bound, Context, PartitionPlan, Select, Source, Values};
+use crate::plan::{self, Bound, Context, Grouping, PartitionPlan, Select, Source, Values};
 use crate::system;
 
 fn limit_of(source: Option<&Source>, values: &Values<'_>, context: &Context) -> Result<u64, QueryError> {
@@ -43,7 +43,7 @@ impl Node {
         let limit = limit_of(select.limit.as_ref(), values, &context)?;
         let per_partition = limit_of(select.per_partition_limit.as_ref(), values, &context)?;
         let page_size = match parameters.page_size {
-            Some(rows) if rows > 0 && !select.is_aggregate() => u64::from(rows),
+            Some(rows) if rows > 0 && select.grouping != Grouping::All => u64::from(rows),
             _ => u64::MAX,
         };
         let limits = Limits {
@@ -84,7 +84,7 @@ impl Node {
             ),
             _ => None,
         };
-        Ok(collector.finish(state.as_deref(), parameters.skip_metadata))
+        collector.finish(state.as_deref(), parameters.skip_metadata)
     }
 
     async fn select_keys(
@@ -129,7 +129,7 @@ impl Node {
                 let live = partition.live_rows(now_s(context)).count();
                 let next = collector.position.as_ref().filter(|position| position.key == key);
                 match next.and_then(|position| behind(&asked, position, select)) {
-                    Some(rest) if live >= limit_rows && collector.remaining_in_partition > 0 => slices = rest,
+                    Some(rest) if live >= limit_rows && collector.wants_more_of_partition() => slices = rest,
                     _ => break,
                 }
             }
@@ -175,7 +175,7 @@ impl Node {
                     }
                 }
                 let Some(last) = partitions.last().filter(|_| more) else { break };
-                let enough = collector.remaining_in_partition == 0;
+                let enough = !collector.wants_more_of_partition();
                 let row = last.rows.last().filter(|_| !enough && !table.clustering.is_empty());
                 after = Some((last.key.clone(), row.map(|row| row.clustering.clone())));
             }

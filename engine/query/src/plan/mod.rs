@@ -6,6 +6,7 @@ mod functions;
 mod modify;
 mod restrictions;
 mod select;
+mod selection;
 mod source;
 
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use types::{CqlType, TableDef};
 pub(crate) use functions::Function;
 pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
-pub(crate) use select::{Aggregate, Expression, Filter, Select};
+pub(crate) use select::{Filter, Grouping, Select};
+pub(crate) use selection::{Aggregate, Expression};
 pub(crate) use source::{Bound, Context, Source, Values};
 
 use crate::ddl::{self, Ddl};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use cql::ast::{self, Direction, Operator, Selection, Selector};
+use cql::ast::{self, Direction, Operator, Relation};
 use cql::response::{ColumnSpec, EncodedMetadata};
 use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 
-use super::functions::find;
 use super::restrictions::{analyse, column, filtering};
-use super::{Function, Markers, PartitionPlan, SlicePlan, Source};
+use super::selection::{self, Aggregation, Expression, Output};
+use super::{Markers, PartitionPlan, SlicePlan, Source};
 use crate::error::{QueryError, invalid};
 
 /// A condition on rows that the storage cannot find by itself.
@@ -19,43 +19,6 @@ pub(crate) struct Filter {
     pub value: Source,
 }
 
-/// What one column of the result is made of.
-#[derive(Clone, Debug)]
-pub(crate) enum Expression {
-    PartitionKey(u16),
-    Clustering(u16),
-    Static(u16),
-    Regular(u16),
-    WriteTime {
-        is_static: bool,
-        index: u16,
-    },
-    Ttl {
-        is_static: bool,
-        index: u16,
-    },
-    /// Of the whole partition key.
-    Token,
-    Term(Source),
-    Call(Function, Vec<Expression>),
-    Aggregate(Aggregate, Option<Box<Expression>>),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Aggregate {
-    /// Rows, or values that are not null.
-    Count,
-    Min(CqlType),
-    Max(CqlType),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Output {
-    pub name: String,
-    pub ty: CqlType,
-    pub expression: Expression,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Select {
     pub table: Arc<TableDef>,
@@ -63,6 +26,9 @@ pub(crate) struct Select {
     pub slices: SlicePlan,
     pub filters: Vec<Filter>,
     pub outputs: Vec<Output>,
+    /// What the outputs gather over rows; empty where each row is one of the result.
+    pub aggregations: Vec<Aggregation>,
+    pub grouping: Grouping,
     pub metadata: EncodedMetadata,
     pub reverse: bool,
     pub distinct: bool,
@@ -70,33 +36,41 @@ pub(crate) struct Select {
     pub per_partition_limit: Option<Source>,
 }
 
-impl Select {
-    /// The result is one row for all rows.
-    pub fn is_aggregate(&self) -> bool {
-        self.outputs.iter().any(|output| matches!(output.expression, Expression::Aggregate(..)))
-    }
+/// Which rows make one row of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// Each for itself.
+    Rows,
+    /// All of them together.
+    All,
+    /// Those of a partition that agree in so many clustering columns.
+    By { clustering: usize },
 }
 
 pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Markers) -> Result<Select, QueryError> {
-    for (used, what) in [(select.json, "SELECT JSON"), (!select.group_by.is_empty(), "GROUP BY")] {
-        if used {
-            return Err(invalid!("{what} is not supported yet"));
-        }
+    if select.json {
+        return Err(invalid!("SELECT JSON is not supported yet"));
     }
-    let outputs = outputs(&table, &select.selection, markers)?;
+    let group_by = group_by(&table, select)?;
+    let selection = selection::resolve(&table, &select.selection, group_by.is_some(), markers)?;
+    let outputs = selection.outputs;
+    let grouping = match group_by {
+        Some(clustering) => Grouping::By { clustering },
+        None if selection.has_aggregates => Grouping::All,
+        None => Grouping::Rows,
+    };
     if select.distinct {
         let allowed =
             |output: &Output| matches!(output.expression, Expression::PartitionKey(_) | Expression::Static(_));
-        if let Some(output) = outputs.iter().find(|output| !allowed(output)) {
+        if let Some(output) = outputs.iter().find(|output| grouping == Grouping::Rows && !allowed(output)) {
             return Err(invalid!(
                 "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
                 output.name
             ));
         }
     }
-    let aggregates = outputs.iter().filter(|output| matches!(output.expression, Expression::Aggregate(..))).count();
-    if aggregates > 0 && aggregates < outputs.len() {
-        return Err(invalid!("Columns beside aggregates need GROUP BY, which is not supported yet"));
+    if grouping == Grouping::All && select.per_partition_limit.is_some() {
+        return Err(invalid!("PER PARTITION LIMIT is not allowed with aggregate queries."));
     }
     let restrictions = analyse(&table, &select.filter, markers)?;
     let slow = !restrictions.filters.is_empty()
@@ -117,6 +91,8 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
     Ok(Select {
         metadata: EncodedMetadata::new(&specs),
         outputs,
+        aggregations: selection.aggregations,
+        grouping,
         partition: restrictions.partition,
         slices: restrictions.slices,
         filters: restrictions.filters,
@@ -126,6 +102,44 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
         per_partition_limit,
         table,
     })
+}
+
+/// How many clustering columns a GROUP BY takes in beside the partition key; the columns of the primary key in their
+/// order, of which those that `=` fixes may be left out. As Cassandra's `SelectStatement.getAggregationSpecFactory`.
+fn group_by(table: &TableDef, select: &ast::Select) -> Result<Option<usize>, QueryError> {
+    if select.group_by.is_empty() {
+        return Ok(None);
+    }
+    let is_fixed = |name: &str| {
+        select.filter.iter().any(
+            |relation| matches!(relation, Relation::Column { column, operator: Operator::Equal, .. } if column == name),
+        )
+    };
+    let order = || {
+        invalid!("Group by currently only support groups of columns following their declared order in the PRIMARY KEY")
+    };
+    let mut key = table.partition_key.iter().chain(&table.clustering);
+    for name in &select.group_by {
+        let def = column(table, name)?;
+        if !matches!(def.kind, ColumnKind::PartitionKey(_) | ColumnKind::Clustering(_)) {
+            return Err(invalid!("Group by is currently only supported on the columns of the PRIMARY KEY, got {name}"));
+        }
+        loop {
+            match key.next() {
+                Some(next) if next.name == *name => break,
+                Some(next) if is_fixed(&next.name) => {}
+                _ => return Err(order()),
+            }
+        }
+    }
+    let left = key.count();
+    let clustering = table.clustering.len().checked_sub(left);
+    let clustering =
+        clustering.ok_or_else(|| invalid!("Group by is not supported on only a part of the partition key"))?;
+    if clustering > 0 && select.distinct {
+        return Err(invalid!("Grouping on clustering columns is not allowed for SELECT DISTINCT queries"));
+    }
+    Ok(Some(clustering))
 }
 
 /// ORDER BY may follow the clustering order or its exact reverse.
@@ -152,122 +166,4 @@ fn reverse(table: &TableDef, select: &ast::Select, partition: &PartitionPlan) ->
         }
     }
     Ok(reversed.unwrap_or(false))
-}
-
-fn outputs(table: &TableDef, selection: &Selection, markers: &mut Markers) -> Result<Vec<Output>, QueryError> {
-    match selection {
-        Selection::All => table
-            .columns()
-            .map(|def| Ok(Output { name: def.name.clone(), ty: def.ty.clone(), expression: place(table, def)? }))
-            .collect(),
-        Selection::Items(items) => items
-            .iter()
-            .map(|item| {
-                let (expression, ty) = resolve(table, &item.selector, markers)?;
-                let name = item.alias.clone().unwrap_or_else(|| name_of(&item.selector, &expression));
-                Ok(Output { name, ty, expression })
-            })
-            .collect(),
-    }
-}
-
-/// Native functions show their keyspace, `count(*)` and the special ones do not.
-fn name_of(selector: &Selector, expression: &Expression) -> String {
-    match expression {
-        Expression::Call(function, _) => match selector.to_string().split_once('(') {
-            Some((_, rest)) => format!("{}({rest}", function.name()),
-            None => function.name(),
-        },
-        Expression::Aggregate(Aggregate::Min(_) | Aggregate::Max(_), _) => format!("system.{selector}"),
-        Expression::Aggregate(Aggregate::Count, Some(_)) => format!("system.{selector}"),
-        Expression::Token => format!("system.{selector}"),
-        _ => selector.to_string(),
-    }
-}
-
-fn place(table: &TableDef, def: &ColumnDef) -> Result<Expression, QueryError> {
-    let missing = || invalid!("Undefined column name {}", def.name);
-    Ok(match def.kind {
-        ColumnKind::PartitionKey(at) => Expression::PartitionKey(at),
-        ColumnKind::Clustering(at) => Expression::Clustering(at),
-        ColumnKind::Static => Expression::Static(table.static_index(&def.name).ok_or_else(missing)? as u16),
-        ColumnKind::Regular => Expression::Regular(table.regular_index(&def.name).ok_or_else(missing)? as u16),
-    })
-}
-
-fn resolve(table: &TableDef, selector: &Selector, markers: &mut Markers) -> Result<(Expression, CqlType), QueryError> {
-    match selector {
-        Selector::Column(name) => {
-            let def = column(table, name)?;
-            Ok((place(table, def)?, def.ty.clone()))
-        }
-        Selector::CountRows => Ok((Expression::Aggregate(Aggregate::Count, None), CqlType::BigInt)),
-        Selector::WriteTime(name) | Selector::MaxWriteTime(name) => {
-            let (is_static, index) = cell_of(table, name, "writeTime")?;
-            Ok((Expression::WriteTime { is_static, index }, CqlType::BigInt))
-        }
-        Selector::Ttl(name) => {
-            let (is_static, index) = cell_of(table, name, "ttl")?;
-            Ok((Expression::Ttl { is_static, index }, CqlType::Int))
-        }
-        Selector::Function { name, arguments } => call(table, &name.name, arguments, markers),
-        Selector::Cast { .. } => Err(invalid!("CAST in a selection is not supported yet")),
-        Selector::Term(term) => {
-            let ty = match term {
-                ast::Term::Cast { ty, .. } => ty.clone(),
-                ast::Term::Constant { kind: ast::ConstantKind::Integer, .. } => CqlType::Int,
-                ast::Term::Constant { kind: ast::ConstantKind::Boolean, .. } => CqlType::Boolean,
-                ast::Term::Constant { kind: ast::ConstantKind::Float, .. } => CqlType::Double,
-                ast::Term::Constant { kind: ast::ConstantKind::String, .. } => CqlType::Text,
-                other => return Err(invalid!("Cannot infer type for term {other} in selection clause")),
-            };
-            Ok((Expression::Term(Source::resolve(term, &ty, "[selection]", markers)?), ty))
-        }
-    }
-}
-
-fn cell_of(table: &TableDef, name: &str, function: &str) -> Result<(bool, u16), QueryError> {
-    let def = column(table, name)?;
-    match place(table, def)? {
-        Expression::Static(index) => Ok((true, index)),
-        Expression::Regular(index) => Ok((false, index)),
-        _ => Err(invalid!("Cannot use selection function {function} on PRIMARY KEY part {name}")),
-    }
-}
-
-fn call(
-    table: &TableDef,
-    name: &str,
-    arguments: &[Selector],
-    markers: &mut Markers,
-) -> Result<(Expression, CqlType), QueryError> {
-    let lower = name.to_ascii_lowercase();
-    if lower == "token" {
-        let names = arguments.iter().map(ToString::to_string);
-        if !names.eq(table.partition_key.iter().map(|column| column.name.clone())) {
-            return Err(invalid!("The token function takes the partition key's columns in their order"));
-        }
-        return Ok((Expression::Token, CqlType::BigInt));
-    }
-    if let ("count" | "min" | "max", [argument]) = (lower.as_str(), arguments) {
-        let (argument, ty) = resolve(table, argument, markers)?;
-        let (aggregate, ty) = match lower.as_str() {
-            "count" => (Aggregate::Count, CqlType::BigInt),
-            "min" => (Aggregate::Min(ty.clone()), ty),
-            _ => (Aggregate::Max(ty.clone()), ty),
-        };
-        return Ok((Expression::Aggregate(aggregate, Some(Box::new(argument))), ty));
-    }
-    if matches!(lower.as_str(), "sum" | "avg") {
-        return Err(invalid!("The aggregate {lower} is not supported yet"));
-    }
-    let (mut function, _) = find(&lower, arguments.len())?;
-    let mut resolved = Vec::new();
-    for argument in arguments {
-        let (expression, ty) = resolve(table, argument, markers)?;
-        function = function.with_argument(&ty)?;
-        resolved.push(expression);
-    }
-    let ty = function.result();
-    Ok((Expression::Call(function, resolved), ty))
 }

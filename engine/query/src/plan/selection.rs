@@ -1,0 +1,265 @@
+//! What a SELECT gives of the rows: columns, functions, casts, aggregates.
+//!
+//! A selection with aggregates or GROUP BY is evaluated once a group: whatever depends on rows is then taken out of
+//! the expressions as an [`Aggregation`] of its own, a plain column as the group's first.
+
+use cql::ast::{self, Selection, Selector};
+use types::{ColumnDef, ColumnKind, CqlType, TableDef};
+
+use super::functions::find;
+use super::restrictions::column;
+use super::{Function, Markers, Source};
+use crate::error::{QueryError, invalid};
+
+/// What one column of the result is made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Expression {
+    PartitionKey(u16),
+    Clustering(u16),
+    Static(u16),
+    Regular(u16),
+    WriteTime {
+        is_static: bool,
+        index: u16,
+    },
+    Ttl {
+        is_static: bool,
+        index: u16,
+    },
+    /// Of the whole partition key.
+    Token,
+    Term(Source),
+    Call(Function, Vec<Expression>),
+    Cast {
+        from: CqlType,
+        to: CqlType,
+        argument: Box<Expression>,
+    },
+    /// The result of an aggregation over the group, by its place in the selection's list.
+    Grouped(u16),
+}
+
+/// What is made of all rows of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Aggregate {
+    /// Rows, or values that are not null.
+    Count,
+    Min(CqlType),
+    Max(CqlType),
+    Sum(CqlType),
+    Average(CqlType),
+    /// The value in the first row.
+    First,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Aggregation {
+    pub aggregate: Aggregate,
+    /// Of each row; `None` counts rows.
+    pub argument: Option<Expression>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub name: String,
+    pub ty: CqlType,
+    pub expression: Expression,
+}
+
+/// The columns of the result, and what is gathered over rows for them.
+#[derive(Clone, Debug)]
+pub(crate) struct Outputs {
+    pub outputs: Vec<Output>,
+    /// Empty where each row of the table is a row of the result.
+    pub aggregations: Vec<Aggregation>,
+    pub has_aggregates: bool,
+}
+
+/// Resolves a selection. `grouped`: there is a GROUP BY, so that each result row stands for several rows.
+pub(super) fn resolve(
+    table: &TableDef,
+    selection: &Selection,
+    grouped: bool,
+    markers: &mut Markers,
+) -> Result<Outputs, QueryError> {
+    let mut resolver = Resolver { table, markers, aggregations: Vec::new(), in_aggregate: false };
+    let mut outputs = Vec::new();
+    match selection {
+        Selection::All => {
+            for def in table.columns() {
+                outputs.push(Output { name: def.name.clone(), ty: def.ty.clone(), expression: place(table, def)? });
+            }
+        }
+        Selection::Items(items) => {
+            for item in items {
+                let (expression, ty) = resolver.resolve(&item.selector)?;
+                let name = item.alias.clone().unwrap_or_else(|| name_of(&item.selector, &expression));
+                outputs.push(Output { name, ty, expression });
+            }
+        }
+    }
+    let mut aggregations = resolver.aggregations;
+    let has_aggregates = !aggregations.is_empty();
+    if has_aggregates || grouped {
+        for output in &mut outputs {
+            take_firsts(&mut output.expression, &mut aggregations);
+        }
+    }
+    Ok(Outputs { outputs, aggregations, has_aggregates })
+}
+
+/// Replaces what is read from a row by the group's first.
+fn take_firsts(expression: &mut Expression, aggregations: &mut Vec<Aggregation>) {
+    match expression {
+        Expression::Term(_) | Expression::Grouped(_) => {}
+        Expression::Call(_, arguments) => {
+            arguments.iter_mut().for_each(|argument| take_firsts(argument, aggregations));
+        }
+        Expression::Cast { argument, .. } => take_firsts(argument, aggregations),
+        Expression::PartitionKey(_)
+        | Expression::Clustering(_)
+        | Expression::Static(_)
+        | Expression::Regular(_)
+        | Expression::WriteTime { .. }
+        | Expression::Ttl { .. }
+        | Expression::Token => {
+            let place = Expression::Grouped(aggregations.len() as u16);
+            let of_row = std::mem::replace(expression, place);
+            aggregations.push(Aggregation { aggregate: Aggregate::First, argument: Some(of_row) });
+        }
+    }
+}
+
+/// Native functions show their keyspace, `count(*)` and the special ones do not.
+fn name_of(selector: &Selector, expression: &Expression) -> String {
+    match (selector, expression) {
+        (_, Expression::Call(function, _)) => match selector.to_string().split_once('(') {
+            Some((_, rest)) => format!("{}({rest}", function.name()),
+            None => function.name(),
+        },
+        (Selector::Function { name, .. }, _) if name.keyspace.is_none() => format!("system.{selector}"),
+        _ => selector.to_string(),
+    }
+}
+
+fn place(table: &TableDef, def: &ColumnDef) -> Result<Expression, QueryError> {
+    let missing = || invalid!("Undefined column name {}", def.name);
+    Ok(match def.kind {
+        ColumnKind::PartitionKey(at) => Expression::PartitionKey(at),
+        ColumnKind::Clustering(at) => Expression::Clustering(at),
+        ColumnKind::Static => Expression::Static(table.static_index(&def.name).ok_or_else(missing)? as u16),
+        ColumnKind::Regular => Expression::Regular(table.regular_index(&def.name).ok_or_else(missing)? as u16),
+    })
+}
+
+fn cell_of(table: &TableDef, name: &str, function: &str) -> Result<(bool, u16), QueryError> {
+    let def = column(table, name)?;
+    match place(table, def)? {
+        Expression::Static(index) => Ok((true, index)),
+        Expression::Regular(index) => Ok((false, index)),
+        _ => Err(invalid!("Cannot use selection function {function} on PRIMARY KEY part {name}")),
+    }
+}
+
+struct Resolver<'a> {
+    table: &'a TableDef,
+    markers: &'a mut Markers,
+    aggregations: Vec<Aggregation>,
+    /// Within an aggregate's argument.
+    in_aggregate: bool,
+}
+
+impl Resolver<'_> {
+    fn resolve(&mut self, selector: &Selector) -> Result<(Expression, CqlType), QueryError> {
+        match selector {
+            Selector::Column(name) => {
+                let def = column(self.table, name)?;
+                Ok((place(self.table, def)?, def.ty.clone()))
+            }
+            Selector::CountRows => {
+                let counted = self.aggregate(Aggregate::Count, None)?;
+                Ok((counted, CqlType::BigInt))
+            }
+            Selector::WriteTime(name) | Selector::MaxWriteTime(name) => {
+                let (is_static, index) = cell_of(self.table, name, "writeTime")?;
+                Ok((Expression::WriteTime { is_static, index }, CqlType::BigInt))
+            }
+            Selector::Ttl(name) => {
+                let (is_static, index) = cell_of(self.table, name, "ttl")?;
+                Ok((Expression::Ttl { is_static, index }, CqlType::Int))
+            }
+            Selector::Function { name, arguments } => self.call(&name.name, arguments),
+            Selector::Cast { selector, ty } => {
+                let (argument, from) = self.resolve(selector)?;
+                if !from.can_cast(ty) {
+                    return Err(invalid!("{selector} cannot be cast to {ty}"));
+                }
+                Ok((Expression::Cast { from, to: ty.clone(), argument: Box::new(argument) }, ty.clone()))
+            }
+            Selector::Term(term) => {
+                let ty = match term {
+                    ast::Term::Cast { ty, .. } => ty.clone(),
+                    ast::Term::Constant { kind: ast::ConstantKind::Integer, .. } => CqlType::Int,
+                    ast::Term::Constant { kind: ast::ConstantKind::Boolean, .. } => CqlType::Boolean,
+                    ast::Term::Constant { kind: ast::ConstantKind::Float, .. } => CqlType::Double,
+                    ast::Term::Constant { kind: ast::ConstantKind::String, .. } => CqlType::Text,
+                    other => return Err(invalid!("Cannot infer type for term {other} in selection clause")),
+                };
+                Ok((Expression::Term(Source::resolve(term, &ty, "[selection]", self.markers)?), ty))
+            }
+        }
+    }
+
+    fn aggregate(&mut self, aggregate: Aggregate, argument: Option<Expression>) -> Result<Expression, QueryError> {
+        if self.in_aggregate {
+            return Err(invalid!("aggregate functions cannot be used as arguments of aggregate functions"));
+        }
+        self.aggregations.push(Aggregation { aggregate, argument });
+        Ok(Expression::Grouped((self.aggregations.len() - 1) as u16))
+    }
+
+    fn call(&mut self, name: &str, arguments: &[Selector]) -> Result<(Expression, CqlType), QueryError> {
+        let lower = name.to_ascii_lowercase();
+        if lower == "token" {
+            let names = arguments.iter().map(ToString::to_string);
+            if !names.eq(self.table.partition_key.iter().map(|column| column.name.clone())) {
+                return Err(invalid!("The token function takes the partition key's columns in their order"));
+            }
+            return Ok((Expression::Token, CqlType::BigInt));
+        }
+        if let ("count" | "min" | "max" | "sum" | "avg", [argument]) = (lower.as_str(), arguments) {
+            let was_inside = std::mem::replace(&mut self.in_aggregate, true);
+            let resolved = self.resolve(argument);
+            self.in_aggregate = was_inside;
+            let (argument, ty) = resolved?;
+            let (aggregate, result) = aggregate(&lower, ty)?;
+            return Ok((self.aggregate(aggregate, Some(argument))?, result));
+        }
+        let (mut function, _) = find(&lower, arguments.len())?;
+        let mut resolved = Vec::new();
+        for argument in arguments {
+            let (expression, ty) = self.resolve(argument)?;
+            function = function.with_argument(&ty)?;
+            resolved.push(expression);
+        }
+        let ty = function.result();
+        Ok((Expression::Call(function, resolved), ty))
+    }
+}
+
+/// The aggregate over values of a type, and the type of its result.
+fn aggregate(name: &str, ty: CqlType) -> Result<(Aggregate, CqlType), QueryError> {
+    let total = if ty == CqlType::Counter { CqlType::BigInt } else { ty.clone() };
+    Ok(match name {
+        "count" => (Aggregate::Count, CqlType::BigInt),
+        "min" => (Aggregate::Min(ty), total),
+        "max" => (Aggregate::Max(ty), total),
+        _ if !ty.is_number() => {
+            return Err(invalid!(
+                "Invalid call to function {name}, none of its type signatures match: {ty} is no number"
+            ));
+        }
+        "sum" => (Aggregate::Sum(ty), total),
+        _ => (Aggregate::Average(ty), total),
+    })
+}
