@@ -337,6 +337,32 @@ class Rows(Connected):
             with self.assertRaisesRegex(InvalidRequest, why):
                 self.rows(wrong.format(table))
 
+    def test_json_both_ways(self):
+        table = self.table("a int, b text, l frozen<list<int>>, m frozen<map<int, text>>, t timestamp, PRIMARY KEY (a, b)")
+        self.rows(f"INSERT INTO {table} JSON %s", ('{"a": 1, "b": "x", "l": [3, 1], "m": {"2": "two"}, "t": 1000}',))
+        self.rows(f"INSERT INTO {table} (a, b, l) VALUES (1, 'y', fromJson('[7]'))")
+        self.assertEqual(
+            self.rows(f"SELECT JSON * FROM {table} WHERE a = 1"),
+            [
+                ('{"a": 1, "b": "x", "l": [3, 1], "m": {"2": "two"}, "t": "1970-01-01 00:00:01.000Z"}',),
+                ('{"a": 1, "b": "y", "l": [7], "m": null, "t": null}',),
+            ],
+        )
+        self.assertEqual(self.rows(f"SELECT toJson(m), toJson(t) FROM {table} WHERE a = 1 AND b = 'y'"), [("null", "null")])
+        # What the object leaves out becomes null, or stays.
+        self.rows(f"""INSERT INTO {table} JSON '{{"a": 1, "b": "x", "l": [9]}}' DEFAULT UNSET""")
+        self.assertEqual(self.rows(f"SELECT l, m FROM {table} WHERE a = 1 AND b = 'x'"), [([9], {2: "two"})])
+        self.rows(f"""INSERT INTO {table} JSON '{{"a": 1, "b": "x"}}'""")
+        self.assertEqual(self.rows(f"SELECT l, m FROM {table} WHERE a = 1 AND b = 'x'"), [(None, None)])
+        for wrong, why in [
+            ('{"a": 1, "b": "x", "c": 1}', "unrecognized column: c"),
+            ('{"a": "y", "b": "x"}', "Error decoding JSON value for a"),
+            ('{"a": 1}', "b"),
+            ("[]", "Could not decode JSON string as a map"),
+        ]:
+            with self.assertRaisesRegex(InvalidRequest, why):
+                self.rows(f"INSERT INTO {table} JSON %s", (wrong,))
+
     def test_a_key_of_several_columns(self):
         table = self.table("a int, b text, v int, PRIMARY KEY ((a, b))")
         self.session.execute(f"INSERT INTO {table} (a, b, v) VALUES (1, 'x', 1)")

@@ -189,7 +189,7 @@ mod tests {
         check(Ascii, "it's", Text, "it's");
         check(Boolean, "true", Ascii, "true");
         check(Timestamp, "2015-05-21 11:03:02.000+0000", Date, "2015-05-21");
-        check(Date, "2015-05-21", Timestamp, "2015-05-21 00:00:00.000+0000");
+        check(Date, "2015-05-21", Timestamp, "2015-05-21T00:00:00.000Z");
         check(TimeUuid, "d2177dd0-eaa2-11de-a572-001b779c76e3", Date, "2009-12-17");
     }
 

@@ -14,6 +14,7 @@ pub mod decimal;
 pub mod duration;
 mod error;
 pub mod hash;
+pub mod json;
 mod literal;
 pub mod multi_cell;
 mod order;

@@ -66,7 +66,11 @@ impl<'a> View<'a> {
                 expiring.map(|cell| Cow::Owned((cell.local_deletion_s - self.now_s).to_be_bytes().to_vec()))
             }
             Expression::Token => Some(Cow::Owned(Token::of_key(&self.partition.key).0.to_be_bytes().to_vec())),
-            Expression::Term(_) | Expression::Call(..) | Expression::Cast { .. } | Expression::Grouped(_) => None,
+            Expression::Term(_)
+            | Expression::Call(..)
+            | Expression::Cast { .. }
+            | Expression::Json(_)
+            | Expression::Grouped(_) => None,
         }
     }
 }
@@ -94,6 +98,16 @@ fn evaluate<'a>(
         Expression::Cast { from, to, argument } => {
             let Some(value) = evaluate(argument, values, context, leaf)? else { return Ok(None) };
             Some(Cow::Owned(from.cast(to, &value).map_err(|error| invalid!("{error}"))?))
+        }
+        Expression::Json(members) => {
+            let mut text = String::from("{");
+            for (at, (name, ty, value)) in members.iter().enumerate() {
+                let value = evaluate(value, values, context, leaf)?;
+                let json = value.map_or(Ok("null".to_string()), |value| ty.to_json(&value)).map_err(server)?;
+                text.extend([if at == 0 { "" } else { ", " }, name, ": ", &json]);
+            }
+            text.push('}');
+            Some(Cow::Owned(text.into_bytes()))
         }
         row_or_group => leaf(row_or_group),
     })

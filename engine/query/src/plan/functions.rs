@@ -24,6 +24,8 @@ pub(crate) enum Function {
     AsBlob(CqlType),
     /// `blobAsInt` and its like: the bytes are checked.
     FromBlob(CqlType),
+    /// The JSON of a value of the type.
+    ToJson(CqlType),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub(crate) fn find(name: &str, argument_count: usize) -> Result<(Function, Vec<C
         "tounixtimestamp" | "to_unix_timestamp" | "unixtimestampof" => (convert(Moment::Unix), vec![CqlType::TimeUuid]),
         "mintimeuuid" | "min_timeuuid" => (Function::MinTimeUuid, vec![CqlType::Timestamp]),
         "maxtimeuuid" | "max_timeuuid" => (Function::MaxTimeUuid, vec![CqlType::Timestamp]),
+        "tojson" | "to_json" => (Function::ToJson(CqlType::Text), vec![CqlType::Text]),
         other => match (other.strip_suffix("asblob"), other.strip_prefix("blobas")) {
             (Some(ty), _) => blob_function(ty, &name, Function::AsBlob, |ty| vec![ty])?,
             (_, Some(ty)) => blob_function(ty, &name, Function::FromBlob, |_| vec![CqlType::Blob])?,
@@ -92,6 +95,7 @@ impl Function {
             Function::MaxTimeUuid => "system.maxtimeuuid".into(),
             Function::AsBlob(ty) => format!("system.{ty}asblob"),
             Function::FromBlob(ty) => format!("system.blobas{ty}"),
+            Function::ToJson(_) => "system.tojson".into(),
         }
     }
 
@@ -104,6 +108,7 @@ impl Function {
                 }
                 other => Err(invalid!("Type error: a time is wanted, not a {other}")),
             },
+            Function::ToJson(_) => Ok(Function::ToJson(ty.clone())),
             other => Ok(other),
         }
     }
@@ -117,6 +122,7 @@ impl Function {
             Function::Convert { to: Moment::Unix, .. } => CqlType::BigInt,
             Function::AsBlob(_) => CqlType::Blob,
             Function::FromBlob(ty) => ty.clone(),
+            Function::ToJson(_) => CqlType::Text,
         }
     }
 
@@ -139,6 +145,10 @@ impl Function {
                 _ => uuid::from_time(context.now_us, (tail(context) % 10) as u8, tail(context)).to_vec(),
             }));
         };
+        if let Function::ToJson(ty) = self {
+            let json = first.map_or(Ok("null".to_string()), |value| ty.to_json(value));
+            return Ok(Some(json.map_err(|error| invalid!("{error}"))?.into_bytes()));
+        }
         let Some(argument) = first.filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
         let bigint = |bytes: &[u8]| bytes.try_into().map(i64::from_be_bytes).map_err(|_| invalid!("not a timestamp"));
         Ok(Some(match self {

@@ -21,7 +21,7 @@ pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
 pub(crate) use select::{Filter, Grouping, Select};
 pub(crate) use selection::{Aggregate, Expression};
-pub(crate) use source::{Bound, Context, Source, Values};
+pub(crate) use source::{Bound, Context, JsonMember, Source, Values};
 
 use crate::ddl::{self, Ddl};
 use crate::error::{QueryError, invalid};
@@ -80,7 +80,7 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
             partition_key = select.partition.key_markers();
             Plan::Select(select)
         }
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+        Statement::Insert(_) | Statement::InsertJson(_) | Statement::Update(_) | Statement::Delete(_) => {
             let modify = plan_modify(node, &parsed.statement, keyspace, &mut markers)?;
             partition_key = modify.key.markers();
             Plan::Modify(modify)
@@ -94,7 +94,6 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
             }
             Plan::Truncate(table)
         }
-        Statement::InsertJson(_) => return Err(invalid!("INSERT JSON is not supported yet")),
         other => match ddl::resolve(other, keyspace)? {
             Some(ddl) => Plan::Schema(ddl),
             None => return Err(invalid!("This statement is not supported yet")),
@@ -140,6 +139,7 @@ fn plan_modify(
 ) -> Result<Modify, QueryError> {
     let name = match statement {
         Statement::Insert(insert) => &insert.table,
+        Statement::InsertJson(insert) => &insert.table,
         Statement::Update(update) => &update.table,
         Statement::Delete(delete) => &delete.table,
         _ => return Err(invalid!("Only UPDATE, INSERT and DELETE statements are allowed in a BATCH")),
@@ -152,6 +152,7 @@ fn plan_modify(
     markers.for_table(&table);
     match statement {
         Statement::Insert(insert) => modify::insert(table, insert, markers),
+        Statement::InsertJson(insert) => modify::insert_json(table, insert, markers),
         Statement::Update(update) => modify::update(table, update, markers),
         Statement::Delete(delete) => modify::delete(table, delete, markers),
         _ => Err(invalid!("Only UPDATE, INSERT and DELETE statements are allowed in a BATCH")),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use cql::ast::{self, Condition, DeleteTarget, Operation, Operator, Relation, Term};
-use types::{ColumnKind, CqlType, TableDef};
+use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 
 use super::restrictions::{analyse, column};
-use super::{KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
+use super::{JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
 use crate::error::{QueryError, invalid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,39 @@ pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut M
         assign(&mut modify, name, value, markers)?;
     }
     settle_target(modify)
+}
+
+/// `INSERT .. JSON`: every column of the table gets its member of the object.
+pub(super) fn insert_json(
+    table: Arc<TableDef>,
+    insert: &ast::InsertJson,
+    markers: &mut Markers,
+) -> Result<Modify, QueryError> {
+    unconditional(insert.if_not_exists)?;
+    let json = Source::resolve(&insert.json, &CqlType::Text, "[json]", markers)?;
+    let known: Arc<[String]> = table.columns().map(|column| column.name.clone()).collect();
+    let (timestamp, ttl) = using(&insert.using, markers)?;
+    let member = |def: &ColumnDef| {
+        let (column, ty) = (def.name.clone(), def.ty.clone());
+        let default_unset = insert.default_unset;
+        Source::JsonMember(Box::new(JsonMember { json: json.clone(), column, ty, known: known.clone(), default_unset }))
+    };
+    let names = |columns: &[ColumnDef]| columns.iter().map(|column| column.name.clone()).collect();
+    let numbered = |columns: &[ColumnDef]| (0..).zip(columns.iter().map(member)).collect();
+    let target = match table.clustering.as_slice() {
+        [] => ClusteringTarget::Partition,
+        columns => ClusteringTarget::Rows(SlicePlan::row(columns.iter().map(member).collect())),
+    };
+    Ok(Modify {
+        kind: ModifyKind::Insert,
+        key: KeyPlan::of(table.partition_key.iter().map(member).collect(), names(&table.partition_key)),
+        target,
+        cells: numbered(&table.regulars),
+        statics: numbered(&table.statics),
+        timestamp,
+        ttl,
+        table,
+    })
 }
 
 pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut Markers) -> Result<Modify, QueryError> {

@@ -50,6 +50,11 @@ pub(crate) struct KeyPlan {
 }
 
 impl KeyPlan {
+    /// One value for each component.
+    pub fn of(components: Vec<Source>, names: Vec<String>) -> Self {
+        Self { components: components.into_iter().map(OneOf::Equal).collect(), names }
+    }
+
     /// The markers that give the components one by one, or none.
     pub fn markers(&self) -> Vec<u16> {
         let marker = |one: &OneOf| match one {
@@ -180,6 +185,11 @@ pub(crate) struct SlicePlan {
 }
 
 impl SlicePlan {
+    /// One row, by all its clustering columns.
+    pub fn row(clustering: Vec<Source>) -> Self {
+        Self { prefix: clustering.into_iter().map(OneOf::Equal).collect(), ..Self::default() }
+    }
+
     pub fn is_all(&self) -> bool {
         self.prefix.is_empty() && self.tuples.is_none() && self.lower.is_none() && self.upper.is_none()
     }

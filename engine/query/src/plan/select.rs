@@ -48,9 +48,6 @@ pub(crate) enum Grouping {
 }
 
 pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Markers) -> Result<Select, QueryError> {
-    if select.json {
-        return Err(invalid!("SELECT JSON is not supported yet"));
-    }
     let group_by = group_by(&table, select)?;
     let selection = selection::resolve(&table, &select.selection, group_by.is_some(), markers)?;
     let outputs = selection.outputs;
@@ -69,6 +66,7 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
             ));
         }
     }
+    let outputs = if select.json { vec![selection::as_json(outputs)] } else { outputs };
     if grouping == Grouping::All && select.per_partition_limit.is_some() {
         return Err(invalid!("PER PARTITION LIMIT is not allowed with aggregate queries."));
     }

@@ -4,6 +4,7 @@
 //! the expressions as an [`Aggregation`] of its own, a plain column as the group's first.
 
 use cql::ast::{self, Selection, Selector};
+use types::json::json_name;
 use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 
 use super::functions::find;
@@ -35,6 +36,8 @@ pub(crate) enum Expression {
         to: CqlType,
         argument: Box<Expression>,
     },
+    /// One JSON object with a member for each part: its name as JSON, its type, its value.
+    Json(Vec<(String, CqlType, Expression)>),
     /// The result of an aggregation over the group, by its place in the selection's list.
     Grouped(u16),
 }
@@ -108,6 +111,13 @@ pub(super) fn resolve(
     Ok(Outputs { outputs, aggregations, has_aggregates })
 }
 
+/// `SELECT JSON`: the outputs become members of one object.
+pub(super) fn as_json(outputs: Vec<Output>) -> Output {
+    let member = |output: Output| (json_name(&output.name), output.ty, output.expression);
+    let expression = Expression::Json(outputs.into_iter().map(member).collect());
+    Output { name: "[json]".to_string(), ty: CqlType::Text, expression }
+}
+
 /// Replaces what is read from a row by the group's first.
 fn take_firsts(expression: &mut Expression, aggregations: &mut Vec<Aggregation>) {
     match expression {
@@ -116,6 +126,7 @@ fn take_firsts(expression: &mut Expression, aggregations: &mut Vec<Aggregation>)
             arguments.iter_mut().for_each(|argument| take_firsts(argument, aggregations));
         }
         Expression::Cast { argument, .. } => take_firsts(argument, aggregations),
+        Expression::Json(members) => members.iter_mut().for_each(|(.., value)| take_firsts(value, aggregations)),
         Expression::PartitionKey(_)
         | Expression::Clustering(_)
         | Expression::Static(_)

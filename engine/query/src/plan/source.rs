@@ -1,11 +1,12 @@
 //! Where a value of a statement comes from, and how it is got at execution.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use cql::Value;
 use cql::ast::{QualifiedName, Term};
 use cql::term::{self, Resolve, TermError, TermValue};
-use types::CqlType;
+use types::{CqlType, json};
 
 use super::Markers;
 use super::functions::{Function, find};
@@ -28,12 +29,52 @@ pub(crate) enum Source {
     Constant(Option<Vec<u8>>),
     Marker(u16, CqlType),
     Call(Function, Vec<Source>),
+    /// `fromJson(text)`
+    FromJson(Box<Source>, CqlType),
+    /// A column's member of the object that INSERT JSON is given.
+    JsonMember(Box<JsonMember>),
     /// A collection or tuple with markers or calls inside.
     Compound {
         term: Term,
         ty: CqlType,
         name: String,
     },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct JsonMember {
+    pub json: Source,
+    pub column: String,
+    pub ty: CqlType,
+    /// The columns that the object may have.
+    pub known: Arc<[String]>,
+    /// What is not in the object stays as it is, instead of becoming null.
+    pub default_unset: bool,
+}
+
+impl JsonMember {
+    fn bind(&self, values: &Values<'_>, context: &Context) -> Result<Bound<'static>, QueryError> {
+        let text = self.json.bind(values, context)?.required("[json]")?;
+        let text = std::str::from_utf8(&text).map_err(|error| invalid!("{error}"))?;
+        let could_not = |error| invalid!("Could not decode JSON string as a map: {error}. (String was: {text})");
+        let members = json::object(text, "a map").map_err(could_not)?;
+        let mut found = None;
+        for (name, value) in &members {
+            let column = match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+                Some(quoted) => quoted.to_string(),
+                None => name.to_ascii_lowercase(),
+            };
+            if column == self.column {
+                found = Some(value);
+            } else if !self.known.contains(&column) {
+                return Err(invalid!("JSON values map contains unrecognized column: {name}"));
+            }
+        }
+        let Some(value) = found else { return Ok(if self.default_unset { Bound::Unset } else { Bound::Null }) };
+        let bytes = self.ty.from_json(value.get());
+        let bytes = bytes.map_err(|error| invalid!("Error decoding JSON value for {}: {error}", self.column))?;
+        Ok(bytes.map_or(Bound::Null, |bytes| Bound::Bytes(Cow::Owned(bytes))))
+    }
 }
 
 /// A value, or that there is none.
@@ -62,6 +103,13 @@ impl Source {
             Term::Marker(marker) => {
                 markers.want(*marker, name, ty);
                 Ok(Source::Marker(*marker, ty.clone()))
+            }
+            Term::Function { name: function, arguments } if is_from_json(&function.name) => {
+                let [argument] = arguments.as_slice() else {
+                    return Err(invalid!("Invalid number of arguments in call to function {function}: 1 required"));
+                };
+                let text = Source::resolve(argument, &CqlType::Text, "[json]", markers)?;
+                Ok(Source::FromJson(Box::new(text), ty.clone()))
             }
             Term::Function { name: function, arguments } => {
                 let (function, types) = find(&function.name, arguments.len())?;
@@ -118,6 +166,15 @@ impl Source {
                     .collect();
                 function.call(&bytes, context)?.map_or(Bound::Null, |bytes| Bound::Bytes(Cow::Owned(bytes)))
             }
+            Source::FromJson(json, ty) => match json.bind(values, context)? {
+                Bound::Bytes(text) => {
+                    let text = std::str::from_utf8(&text).map_err(|error| invalid!("{error}"))?;
+                    let bytes = ty.from_json(text).map_err(|error| invalid!("{error}"))?;
+                    bytes.map_or(Bound::Null, |bytes| Bound::Bytes(Cow::Owned(bytes)))
+                }
+                none => none,
+            },
+            Source::JsonMember(member) => member.bind(values, context)?,
             Source::Compound { term, ty, name } => {
                 match term::term_to_bytes(term, ty, name, &mut Binding { values, context })? {
                     TermValue::Bytes(bytes) => Bound::Bytes(Cow::Owned(bytes)),
@@ -180,6 +237,10 @@ impl Resolve for Binding<'_> {
         let result = function.call(&bound, self.context).map_err(refuse)?;
         Ok(result.map_or(TermValue::Null, TermValue::Bytes))
     }
+}
+
+fn is_from_json(name: &str) -> bool {
+    name.eq_ignore_ascii_case("fromjson") || name.eq_ignore_ascii_case("from_json")
 }
 
 /// Nothing inside depends on the execution.
