@@ -13,10 +13,6 @@ mod cardinality;
 mod compression;
 mod cursor;
 mod file;
-#[cfg(test)]
-mod fuzz;
-#[cfg(test)]
-mod golden;
 mod header;
 mod index;
 mod read_ahead;

@@ -1,5 +1,7 @@
 //! SSTables written and read back, on a real disk: names, wide partitions by the slice, compression.
 
+mod fuzz;
+mod golden;
 mod golden_shapes;
 
 use std::collections::BTreeMap;

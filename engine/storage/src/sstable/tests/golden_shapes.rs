@@ -9,7 +9,7 @@ use types::{CqlType, TableDef, UserType};
 
 use crate::cache::BlockCache;
 use crate::data::codec::Reader;
-use crate::sstable::golden::find;
+use super::golden::find;
 use crate::sstable::header::Header;
 use crate::sstable::unfiltered::Head;
 use crate::sstable::{Sequential, Sstable, unfiltered};
