@@ -71,6 +71,8 @@ works! {
     Compress = "compress",
     /// Writing a memtable's rows to an SSTable.
     Flush = "flush",
+    /// Taking one partition of a flushed memtable into the row cache.
+    CacheUpdate = "cache-update",
     /// Reading, merging and rewriting rows in compaction.
     Compaction = "compaction",
     /// A loading client's work to make and send one request.

@@ -266,7 +266,6 @@ fn update_some(
     let mut last = None;
     for (token, stored) in memtable.range_after(place.0, place.1.as_deref()).take(PARTITIONS_AT_ONCE) {
         let bytes = stored.len_bytes() as u64;
-        reactor::charge(Work::MemtableInsert, bytes);
         let elsewhere = || {
             let hash = KeyHash::of(stored.key());
             let may_have = |other: &Rc<Sstable>| other.generation != generation && other.may_contain(token, hash);
@@ -277,7 +276,9 @@ fn update_some(
             *room -= if may { bytes } else { 0 };
             may
         };
-        table.rows.update(table.rows_name.get(), token, stored, &memtable.def, may_add)?;
+        if table.rows.update(table.rows_name.get(), token, stored, &memtable.def, may_add)? {
+            reactor::charge(Work::CacheUpdate, bytes);
+        }
         last = Some((token, Some(Bytes::copy_from(stored.key()))));
     }
     Ok(last)

@@ -15,7 +15,7 @@ use crate::{Malformed, Partition, Slice};
 const ADDED_MAX_BYTES: usize = 1 << 20;
 
 impl RowCache {
-    /// `may_add` says whether the partition may be added if it is not here: no SSTable but the flushed one has it.
+    /// Says whether there was anything to do. `may_add` says whether the partition may be added if it is not here: no SSTable but the flushed one has it.
     pub fn update(
         &self,
         table: u32,
@@ -23,14 +23,14 @@ impl RowCache {
         flushed: &Stored,
         def: &TableDef,
         may_add: impl FnOnce() -> bool,
-    ) -> Result<(), Malformed> {
+    ) -> Result<bool, Malformed> {
         let inner = &mut *self.inner.borrow_mut();
         if inner.limit_bytes == 0 {
-            return Ok(());
+            return Ok(false);
         }
         match inner.slot(table, token, flushed.key()) {
             None if may_add() => inner.add_flushed(table, token, flushed, def)?,
-            None => {}
+            None => return Ok(false),
             Some(slot) => {
                 // An entry that cannot take it in must go: it would be stale.
                 if let Err(error) = inner.merge_flushed(slot, table, token, flushed, def) {
@@ -42,7 +42,7 @@ impl RowCache {
             }
         }
         inner.make_room();
-        Ok(())
+        Ok(true)
     }
 
     /// Bytes that a flush may take for partitions that are not here yet: half of all, so that a burst of writes does

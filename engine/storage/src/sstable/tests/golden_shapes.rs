@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use types::{CqlType, TableDef, UserType};
 
+use super::golden::find;
 use crate::cache::BlockCache;
 use crate::data::codec::Reader;
-use super::golden::find;
 use crate::sstable::header::Header;
 use crate::sstable::unfiltered::Head;
 use crate::sstable::{Sequential, Sstable, unfiltered};
