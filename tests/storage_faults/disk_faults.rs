@@ -373,3 +373,39 @@ fn a_stalled_disk_delays_and_no_more() {
         0
     });
 }
+
+/// A later chunk says what had been durable before it; of the last one nobody knows.
+#[test]
+fn a_rotten_commit_log_is_told_not_guessed() {
+    let refused = each_seed(0..80, |bench| {
+        for _ in 0..5 {
+            bench.write(4);
+        }
+        let last = bench.journal.borrow().len();
+        bench.write(1);
+        let storage = bench.storage();
+        let used = bench.perform(move || async move { storage.stats().commitlog.written_bytes });
+        bench.crash(Crash::PowerLoss);
+        let logs = bench.world.files(bench.host).into_iter().filter(|(path, _)| path.starts_with("/log/"));
+        let (log, _) = logs.min().expect("there is a log");
+        // Often in a chunk's padding, or behind the log's end: then all is as it was.
+        let offset = bench.world.seed() * 7_919 % used.min(16 << 10);
+        bench.world.rot_at(bench.host, &log, offset, 1 << (offset % 8));
+        let told = format!("byte {offset} of {log}");
+        match bench.open() {
+            Ok(()) => {
+                let journal = bench.journal.borrow().clone();
+                let answers = bench.read();
+                let known = Known::with_open_end(&journal, last);
+                check(&known, &answers, false).unwrap_or_else(|what| panic!("{told}: {what}"));
+                0
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("/log/"), "{told}: {error}");
+                1
+            }
+        }
+    });
+    assert!(refused > 5, "{refused}");
+}

@@ -227,6 +227,18 @@ impl Known {
         }
     }
 
+    /// What the journal says, with the answers from `from` on held for open: of what came last.
+    pub fn with_open_end(journal: &[Entry], from: usize) -> Self {
+        let mut known = Self::new();
+        known.advance(journal, from);
+        let last = journal[from..].iter().filter_map(|entry| match entry {
+            Entry::Begun(id, act) => Some((*id, act.clone())),
+            _ => None,
+        });
+        known.open.extend(last);
+        known
+    }
+
     /// Takes the journal's entries up to `len` into account.
     pub fn advance(&mut self, journal: &[Entry], len: usize) {
         for entry in &journal[self.upto..len] {
