@@ -14,9 +14,6 @@ use crate::storage::Storage;
 use crate::table::Table;
 use crate::{Error, snapshot};
 
-/// Rows that are held at once.
-const PART_ROWS: usize = 256;
-
 /// What a shard has taken in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefreshReport {
@@ -87,19 +84,7 @@ impl Storage {
                 writer = Some((Writer::create(&table.folder, generation, table.def(), stats, keys).await?, generation));
             }
             let Some((writer, _)) = &mut writer else { break };
-            let mut begun = false;
-            while let Some(part) = reader.next_part(PART_ROWS).await? {
-                let partition = part.partition;
-                if !begun {
-                    writer.begin(token, &key, partition.deletion, partition.static_row.as_ref()).await?;
-                    begun = true;
-                }
-                writer.part(&partition.rows, &partition.range_tombstones).await?;
-                if part.more_after.is_none() {
-                    break;
-                }
-            }
-            writer.end().await?;
+            reader.copy_partition(token, &key, writer).await?;
             if writer.data_bytes() - paced >= 64 << 10 {
                 self.compactions.pace(self.config().compaction_mb_per_s, writer.data_bytes() - paced).await;
                 paced = writer.data_bytes();

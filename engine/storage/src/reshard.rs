@@ -26,8 +26,6 @@ use crate::storage::Storage;
 use crate::table::Table;
 use crate::{Config, Error, folders};
 
-/// Rows that are held at once.
-const PART_ROWS: usize = 256;
 const DECISION: &str = "resharded-to-";
 
 /// What the data folder says of its layout.
@@ -153,19 +151,7 @@ async fn split(
             writers[shard] = Some((writer, generation));
         }
         let Some((writer, _)) = &mut writers[shard] else { continue };
-        let mut begun = false;
-        while let Some(part) = reader.next_part(PART_ROWS).await? {
-            let partition = part.partition;
-            if !begun {
-                writer.begin(token, &key, partition.deletion, partition.static_row.as_ref()).await?;
-                begun = true;
-            }
-            writer.part(&partition.rows, &partition.range_tombstones).await?;
-            if part.more_after.is_none() {
-                break;
-            }
-        }
-        writer.end().await?;
+        reader.copy_partition(token, &key, writer).await?;
         reactor::time::yield_now().await;
     }
     for (writer, manifest) in writers.into_iter().zip(manifests) {

@@ -10,12 +10,16 @@ use super::file::BlockFile;
 use super::index::{Promoted, read_entry_head};
 use super::reader::Sstable;
 use super::unfiltered;
+use super::writer::Writer;
 #[cfg(test)]
 use crate::Partition;
 use crate::cache::BLOCK;
 use crate::data::codec::Reader;
 use crate::memtable::Part;
 use crate::{Bytes, Error};
+
+/// Rows of a copied partition that are held at once.
+const COPIED_ROWS: usize = 256;
 
 /// All partitions in order, past the cache: for compaction.
 ///
@@ -71,6 +75,23 @@ impl Sequential {
         self.last = Some(place);
         self.partition = Some(PartitionCursor::over(data, key.clone(), None));
         Ok(Some((token, key)))
+    }
+
+    /// Writes the partition that [`Sequential::next_key`] has told as it is, some rows at a time.
+    pub async fn copy_partition(&mut self, token: Token, key: &Bytes, writer: &mut Writer) -> Result<(), Error> {
+        let mut begun = false;
+        while let Some(part) = self.next_part(COPIED_ROWS).await? {
+            let partition = part.partition;
+            if !begun {
+                writer.begin(token, key, partition.deletion, partition.static_row.as_ref()).await?;
+                begun = true;
+            }
+            writer.part(&partition.rows, &partition.range_tombstones).await?;
+            if part.more_after.is_none() {
+                break;
+            }
+        }
+        writer.end().await
     }
 
     /// The next rows of the partition that [`Sequential::next_key`] has told, the first time with its deletion and
