@@ -1,10 +1,11 @@
 //! What a statement says, before names and types mean anything. Identifiers are folded to lower case unless they
-//! were quoted. Terms are untyped: `term` gives a constant its bytes once the type is known.
+//! were quoted. Terms are untyped: `term` gives a constant its bytes once the type is known. A user type in a
+//! `CqlType` has its name alone, as `CqlType::named` makes it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use types::CqlType;
+use types::{CqlType, quote_identifier};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
@@ -22,6 +23,9 @@ pub enum Statement {
     CreateTable(CreateTable),
     AlterTable(AlterTable),
     DropTable { name: QualifiedName, if_exists: bool },
+    CreateType(CreateType),
+    AlterType(AlterType),
+    DropType { name: QualifiedName, if_exists: bool },
 }
 
 /// `keyspace.name`, or a name in the session's keyspace.
@@ -81,6 +85,8 @@ pub enum Term {
     Set(Vec<Term>),
     Map(Vec<(Term, Term)>),
     Tuple(Vec<Term>),
+    /// `{street: 'x', number: 1}`: fields of a user type by name.
+    Fields(Vec<(String, Term)>),
     Function {
         name: QualifiedName,
         arguments: Vec<Term>,
@@ -116,6 +122,7 @@ impl Term {
                     value.for_each_marker(visit);
                 }
             }
+            Term::Fields(fields) => fields.iter().for_each(|(_, value)| value.for_each_marker(visit)),
             Term::Cast { term, .. } => term.for_each_marker(visit),
         }
     }
@@ -142,6 +149,13 @@ impl fmt::Display for Term {
                 f.write_str("{")?;
                 for (at, (key, value)) in entries.iter().enumerate() {
                     write!(f, "{}{key}: {value}", if at == 0 { "" } else { ", " })?;
+                }
+                f.write_str("}")
+            }
+            Term::Fields(fields) => {
+                f.write_str("{")?;
+                for (at, (name, value)) in fields.iter().enumerate() {
+                    write!(f, "{}{}: {value}", if at == 0 { "" } else { ", " }, quote_identifier(name))?;
                 }
                 f.write_str("}")
             }
@@ -185,9 +199,20 @@ pub enum Selector {
     Column(String),
     /// `count(*)`
     CountRows,
-    WriteTime(String),
-    MaxWriteTime(String),
-    Ttl(String),
+    /// Of a column, or of an element or a field of one.
+    WriteTime(Box<Selector>),
+    MaxWriteTime(Box<Selector>),
+    Ttl(Box<Selector>),
+    /// `m['k']`
+    Element {
+        of: Box<Selector>,
+        key: Term,
+    },
+    /// `address.street`
+    Field {
+        of: Box<Selector>,
+        field: String,
+    },
     /// Any other function, `token` and `count(column)` among them.
     Function {
         name: QualifiedName,
@@ -211,6 +236,8 @@ impl fmt::Display for Selector {
             Selector::WriteTime(column) => write!(f, "writetime({column})"),
             Selector::MaxWriteTime(column) => write!(f, "maxwritetime({column})"),
             Selector::Ttl(column) => write!(f, "ttl({column})"),
+            Selector::Element { of, key } => write!(f, "{of}[{key}]"),
+            Selector::Field { of, field } => write!(f, "{of}.{field}"),
             Selector::Function { name, arguments } => {
                 write!(f, "{name}(")?;
                 for (at, argument) in arguments.iter().enumerate() {
@@ -365,6 +392,8 @@ pub enum Operation {
     Prepend(Term),
     /// `c[key] = term`
     SetElement { key: Term, value: Term },
+    /// `c.field = term`
+    SetField { field: String, value: Term },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -381,6 +410,7 @@ pub struct Delete {
 pub enum DeleteTarget {
     Column(String),
     Element { column: String, key: Term },
+    Field { column: String, field: String },
 }
 
 /// `IF ..` of a conditional statement.
@@ -472,4 +502,25 @@ pub enum TableChange {
     Rename { columns: Vec<(String, String)>, if_exists: bool },
     AlterType { column: String, ty: CqlType },
     Properties(Properties),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateType {
+    pub name: QualifiedName,
+    pub if_not_exists: bool,
+    pub fields: Vec<(String, CqlType)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlterType {
+    pub name: QualifiedName,
+    pub if_exists: bool,
+    pub change: TypeChange,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TypeChange {
+    Add { field: String, ty: CqlType, if_not_exists: bool },
+    Rename { fields: Vec<(String, String)>, if_exists: bool },
+    Alter { field: String, ty: CqlType },
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use types::{CqlType, collection};
+use types::{CqlType, UserType, collection};
 
 use crate::ast::{ConstantKind, QualifiedName, Term};
 
@@ -74,7 +74,7 @@ pub fn term_to_bytes(
         Term::Function { name, arguments } => return resolve.function(name, arguments, ty),
         Term::Constant { kind, text } => constant(*kind, text, ty, receiver)?,
         Term::Cast { ty: cast, term: inner } => {
-            if cast.unfrozen() != ty.unfrozen() {
+            if !is_named(cast, ty) {
                 return Err(TermError(format!("Cannot assign value {term} to {receiver} of type {ty}")));
             }
             return term_to_bytes(inner, ty, receiver, resolve);
@@ -83,6 +83,16 @@ pub fn term_to_bytes(
             CqlType::List(element) => {
                 let items = elements(items, element, &format!("value({receiver})"), resolve)?;
                 collection::write_collection(items.len(), items.iter().map(Vec::as_slice))
+            }
+            CqlType::Vector(element, dimension) => {
+                if items.len() != *dimension as usize {
+                    return Err(TermError(format!(
+                        "Invalid vector literal for {receiver} of type {ty}; expected {dimension} elements, but given {}",
+                        items.len()
+                    )));
+                }
+                let items = elements(items, element, &format!("value({receiver})"), resolve)?;
+                collection::write_vector(element.fixed_len(), items.iter().map(Vec::as_slice))
             }
             _ => return Err(TermError(format!("Invalid list literal for {receiver} of type {ty}"))),
         },
@@ -101,8 +111,18 @@ pub fn term_to_bytes(
             CqlType::Map(key, value) => map(entries, key, value, receiver, resolve)?,
             _ => return Err(TermError(format!("Invalid map literal for {receiver} of type {ty}"))),
         },
+        Term::Fields(given) => match ty.unfrozen() {
+            CqlType::Udt(udt) => fields(given, udt, receiver, resolve)?,
+            _ => {
+                return Err(TermError(format!("Invalid user type literal for {receiver} of type {ty}")));
+            }
+        },
         Term::Tuple(items) => match ty.unfrozen() {
             CqlType::Tuple(fields) => tuple(items, fields, ty, receiver, resolve)?,
+            CqlType::Udt(udt) if items.len() > 1 => {
+                let types: Vec<CqlType> = udt.field_types().cloned().collect();
+                tuple(items, &types, ty, receiver, resolve)?
+            }
             // A single term in parentheses is that term.
             _ if items.len() == 1 => return term_to_bytes(&items[0], ty, receiver, resolve),
             _ => return Err(TermError(format!("Invalid tuple type literal for {receiver} of type {ty}"))),
@@ -184,6 +204,50 @@ fn map(
         }
     }
     Ok(collection::write_collection(pairs.len(), pairs.iter().flat_map(|(k, v)| [k.as_slice(), v.as_slice()])))
+}
+
+/// Whether a type written in a cast is `ty`; of a user type it has the name alone.
+fn is_named(written: &CqlType, ty: &CqlType) -> bool {
+    match (written.unfrozen(), ty.unfrozen()) {
+        (CqlType::Udt(a), CqlType::Udt(b)) => a.name == b.name && (a.keyspace.is_empty() || a.keyspace == b.keyspace),
+        (a, b) => {
+            let (a_parts, b_parts) = (a.parts(), b.parts());
+            let same_kind = std::mem::discriminant(a) == std::mem::discriminant(b) && a_parts.len() == b_parts.len();
+            // Scalars and what has no parts is told by its kind; vectors by their dimension too.
+            let same_dimension = match (a, b) {
+                (CqlType::Vector(_, n), CqlType::Vector(_, m)) => n == m,
+                _ => true,
+            };
+            same_kind && same_dimension && a_parts.into_iter().zip(b_parts).all(|(a, b)| is_named(a, b))
+        }
+    }
+}
+
+/// Fields that are not given are null.
+fn fields(
+    given: &[(String, Term)],
+    udt: &UserType,
+    receiver: &str,
+    resolve: &mut dyn Resolve,
+) -> Result<Vec<u8>, TermError> {
+    let mut values = vec![None; udt.fields.len()];
+    for (name, term) in given {
+        let Some(at) = udt.field_index(name) else {
+            let type_name = &udt.name;
+            return Err(TermError(format!("Unknown field '{name}' in value of user defined type {type_name}")));
+        };
+        values[at] = match term_to_bytes(term, &udt.fields[at].1, &format!("{receiver}.{name}"), resolve)? {
+            TermValue::Bytes(bytes) => Some(bytes),
+            TermValue::Null => None,
+            TermValue::Unset => {
+                let type_name = &udt.name;
+                return Err(TermError(format!(
+                    "Invalid unset value for field '{name}' of user defined type {type_name}"
+                )));
+            }
+        };
+    }
+    Ok(collection::write_tuple(values.iter().map(Option::as_deref)))
 }
 
 fn tuple(

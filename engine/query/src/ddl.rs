@@ -1,9 +1,14 @@
 //! Schema statements: from text to definitions, and what each of them changes. Pure.
 
+mod column_type;
 mod options;
+mod user_type;
 
 use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
-use types::{ColumnDef, ColumnKind, CqlType, KeyspaceDef, Replication, TableDef, TableId};
+use types::{ColumnDef, ColumnKind, KeyspaceDef, Replication, TableDef, TableId, UserType};
+
+use column_type::UserTypesByName;
+pub(crate) use column_type::lookup as lookup_type;
 
 use crate::error::{QueryError, invalid};
 use crate::schema::{Change, ChangeKind, Schema, Target, describe};
@@ -18,6 +23,7 @@ pub(crate) enum Ddl {
     CreateTable { def: TableDef, if_not_exists: bool, with_id: bool },
     AlterTable { keyspace: String, name: String, change: TableChange, if_exists: bool },
     DropTable { keyspace: String, name: String, if_exists: bool },
+    Type(user_type::TypeDdl),
 }
 
 /// What a statement does to the schema document.
@@ -36,10 +42,18 @@ pub(crate) fn read_keyspace(text: &str) -> Result<KeyspaceDef, QueryError> {
 }
 
 /// Reads a `CREATE TABLE` with its keyspace, and its id if it has one.
-pub(crate) fn read_table(text: &str) -> Result<TableDef, QueryError> {
+pub(crate) fn read_table(text: &str, known: &UserTypesByName) -> Result<TableDef, QueryError> {
     match parse(text)? {
-        Statement::CreateTable(create) => table(&create, "").map(|(def, _)| def),
+        Statement::CreateTable(create) => table(&create, "", known).map(|(def, _)| def),
         _ => Err(invalid!("not a CREATE TABLE")),
+    }
+}
+
+/// Reads a `CREATE TYPE` with its keyspace.
+pub(crate) fn read_type(text: &str, known: &UserTypesByName) -> Result<UserType, QueryError> {
+    match parse(text)? {
+        Statement::CreateType(create) => user_type::definition(&create, "", known),
+        _ => Err(invalid!("not a CREATE TYPE")),
     }
 }
 
@@ -48,7 +62,11 @@ fn parse(text: &str) -> Result<Statement, QueryError> {
 }
 
 /// Resolves a parsed schema statement; `None` when it is another kind of statement.
-pub(crate) fn resolve(statement: &Statement, current_keyspace: Option<&str>) -> Result<Option<Ddl>, QueryError> {
+pub(crate) fn resolve(
+    statement: &Statement,
+    current_keyspace: Option<&str>,
+    schema: &Schema,
+) -> Result<Option<Ddl>, QueryError> {
     let qualify = |name: &ast::QualifiedName| -> Result<(String, String), QueryError> {
         let keyspace = name.keyspace.as_deref().or(current_keyspace).ok_or_else(no_keyspace)?;
         Ok((modifiable(keyspace)?.to_string(), name.name.clone()))
@@ -68,18 +86,22 @@ pub(crate) fn resolve(statement: &Statement, current_keyspace: Option<&str>) -> 
         }
         Statement::CreateTable(create) => {
             let (keyspace, _) = qualify(&create.name)?;
-            let (def, with_id) = table(create, &keyspace)?;
+            let (def, with_id) = table(create, &keyspace, &schema.types_of(&keyspace))?;
             Ddl::CreateTable { def, with_id, if_not_exists: create.if_not_exists }
         }
         Statement::AlterTable(alter) => {
             let (keyspace, name) = qualify(&alter.name)?;
-            Ddl::AlterTable { keyspace, name, change: alter.change.clone(), if_exists: alter.if_exists }
+            let change = column_type::resolve_change(&alter.change, &keyspace, &schema.types_of(&keyspace))?;
+            Ddl::AlterTable { keyspace, name, change, if_exists: alter.if_exists }
         }
         Statement::DropTable { name, if_exists } => {
             let (keyspace, name) = qualify(name)?;
             Ddl::DropTable { keyspace, name, if_exists: *if_exists }
         }
-        _ => return Ok(None),
+        other => match user_type::resolve(other, &qualify)? {
+            Some(ddl) => Ddl::Type(ddl),
+            None => return Ok(None),
+        },
     }))
 }
 
@@ -120,21 +142,21 @@ fn keyspace(create: &ast::CreateKeyspace) -> Result<KeyspaceDef, QueryError> {
 }
 
 /// The table, and whether the statement gave its id.
-fn table(create: &ast::CreateTable, keyspace: &str) -> Result<(TableDef, bool), QueryError> {
+fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> Result<(TableDef, bool), QueryError> {
     let keyspace = create.name.keyspace.as_deref().unwrap_or(keyspace);
+    let columns = column_type::resolve_columns(&create.columns, keyspace, known)?;
     check_name("Table", &create.name.name)?;
     if create.partition_key.is_empty() {
         return Err(invalid!("No PRIMARY KEY specified for table '{}' (exactly one required)", create.name.name));
     }
     let mut seen = std::collections::BTreeSet::new();
-    for column in &create.columns {
+    for column in &columns {
         if !seen.insert(&column.name) {
             return Err(invalid!("Duplicate column '{}' declaration for table '{}'", column.name, create.name.name));
         }
-        check_type(column)?;
     }
     let find = |name: &String| -> Result<&ColumnDefinition, QueryError> {
-        let column = create.columns.iter().find(|column| column.name == *name);
+        let column = columns.iter().find(|column| column.name == *name);
         column.ok_or_else(|| {
             invalid!("Unknown column '{name}' referenced in PRIMARY KEY for table '{}'", create.name.name)
         })
@@ -143,9 +165,7 @@ fn table(create: &ast::CreateTable, keyspace: &str) -> Result<(TableDef, bool), 
         let column = find(name)?;
         match &column.ty {
             _ if column.is_static => Err(invalid!("Static column '{name}' cannot be part of the PRIMARY KEY")),
-            CqlType::Counter => Err(invalid!("counter type is not supported for PRIMARY KEY column '{name}'")),
-            CqlType::Duration => Err(invalid!("duration type is not supported for PRIMARY KEY column '{name}'")),
-            _ => Ok(column),
+            ty => column_type::check_key(name, ty).map(|()| column),
         }
     };
     let mut builder = TableDef::builder(keyspace, &create.name.name);
@@ -163,7 +183,7 @@ fn table(create: &ast::CreateTable, keyspace: &str) -> Result<(TableDef, bool), 
     if create.clustering_order.len() > create.clustering.len() {
         return Err(invalid!("Only clustering key columns can be defined in CLUSTERING ORDER directive"));
     }
-    for column in &create.columns {
+    for column in &columns {
         if create.partition_key.contains(&column.name) || create.clustering.contains(&column.name) {
             continue;
         }
@@ -178,25 +198,15 @@ fn table(create: &ast::CreateTable, keyspace: &str) -> Result<(TableDef, bool), 
         };
     }
     let mut def = builder.build();
+    column_type::check_counters(&def)?;
     let id = options::apply_to_table(&mut def.options, &create.properties)?;
+    if def.is_counter() && def.options.default_time_to_live_s > 0 {
+        return Err(invalid!("Cannot set default_time_to_live on a table with counters"));
+    }
     if let Some(id) = id {
         def.id = id;
     }
     Ok((def, id.is_some()))
-}
-
-fn check_type(column: &ColumnDefinition) -> Result<(), QueryError> {
-    if column.ty.is_counter() {
-        return Err(invalid!("Counter columns are not supported yet (column '{}')", column.name));
-    }
-    if column.ty.is_multi_cell() {
-        return Err(invalid!(
-            "Non-frozen collections are not supported yet: declare column '{}' as frozen<{}>",
-            column.name,
-            column.ty
-        ));
-    }
-    Ok(())
 }
 
 /// What `ddl` changes in `schema`, or `None` when it has nothing to do (`IF [NOT] EXISTS`).
@@ -219,7 +229,7 @@ pub(crate) fn decide(
             let Some(known) = schema.keyspace(name) else {
                 return absent(*if_exists, || invalid!("Keyspace '{name}' doesn't exist"));
             };
-            let mut def = KeyspaceDef { tables: Default::default(), ..(**known).clone() };
+            let mut def = KeyspaceDef { types: Default::default(), tables: Default::default(), ..(**known).clone() };
             options::apply_to_keyspace(&mut def, properties)?;
             options::resolve_data_centres(&mut def.replication, data_centres)?;
             Ok(Some(keyspace_decision(&def, ChangeKind::Updated)))
@@ -230,7 +240,8 @@ pub(crate) fn decide(
             };
             let target = Target::Keyspace(name.clone());
             let tables = known.tables.keys().map(|table| (Target::Table(name.clone(), table.clone()), None));
-            let entries = tables.chain([(target.clone(), None)]).collect();
+            let types = known.types.keys().map(|ty| (Target::Type(name.clone(), ty.clone()), None));
+            let entries = tables.chain(types).chain([(target.clone(), None)]).collect();
             Ok(Some(Decision { entries, change: Change { kind: ChangeKind::Dropped, target } }))
         }
         Ddl::CreateTable { def, if_not_exists, with_id } => {
@@ -254,6 +265,7 @@ pub(crate) fn decide(
             let def = alter(known, change)?;
             Ok(Some(table_decision(&def, ChangeKind::Updated)))
         }
+        Ddl::Type(ddl) => user_type::decide(ddl, schema),
         Ddl::DropTable { keyspace, name, if_exists } => {
             if schema.table(keyspace, name).is_none() {
                 return absent(*if_exists, || invalid!("Table '{keyspace}.{name}' doesn't exist"));
@@ -290,7 +302,6 @@ fn alter(known: &TableDef, change: &TableChange) -> Result<TableDef, QueryError>
         }
         TableChange::Add { columns, if_not_exists } => {
             for column in columns {
-                check_type(column)?;
                 if known.column(&column.name).is_some() {
                     if *if_not_exists {
                         continue;
@@ -308,6 +319,7 @@ fn alter(known: &TableDef, change: &TableChange) -> Result<TableDef, QueryError>
             return Err(invalid!("ALTER TABLE can add columns and change options; nothing else yet"));
         }
     }
+    column_type::check_counters(&def)?;
     Ok(def)
 }
 
@@ -316,15 +328,16 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> TableDef {
-        let def = read_table(text).unwrap();
-        let again = read_table(&describe::table_with_id(&def)).unwrap();
+        let def = read_table(text, &UserTypesByName::new()).unwrap();
+        let again = read_table(&describe::table_with_id(&def), &UserTypesByName::new()).unwrap();
         assert_eq!(again, def, "{}", describe::table_with_id(&def));
         def
     }
 
     #[test]
     fn a_described_table_reads_back_the_same() {
-        check("CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+        check("CREATE TABLE ks.t (k int PRIMARY KEY, v text, l list<int>, m map<text, frozen<set<int>>>)");
+        check("CREATE TABLE ks.c (k int PRIMARY KEY, n counter)");
         let def = check(
             "CREATE TABLE ks.t (a int, b text, c timeuuid, d int, s text static, \"Odd Name\" frozen<list<int>>, \
              PRIMARY KEY ((a, b), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND comment = 'it''s' \
@@ -348,7 +361,7 @@ mod tests {
     #[test]
     fn wrong_statements_are_refused() {
         let check = |text: &str, expect: &str| {
-            let message = read_table(text).unwrap_err().message;
+            let message = read_table(text, &UserTypesByName::new()).unwrap_err().message;
             assert!(message.contains(expect), "{text}: {message}");
         };
         check("CREATE TABLE ks.t (k int, v int)", "No PRIMARY KEY");
@@ -356,7 +369,7 @@ mod tests {
         check("CREATE TABLE ks.t (k int, PRIMARY KEY (z))", "Unknown column 'z'");
         check("CREATE TABLE ks.t (k int PRIMARY KEY, s int static)", "Static columns are only useful");
         check("CREATE TABLE ks.t (k counter PRIMARY KEY)", "ounter");
-        check("CREATE TABLE ks.t (k int PRIMARY KEY, l list<int>)", "frozen<list<int>>");
+        check("CREATE TABLE ks.t (k list<int> PRIMARY KEY)", "non-frozen collection");
         check("CREATE TABLE ks.t (k int PRIMARY KEY) WITH nonsense = 1", "Unknown property 'nonsense'");
     }
 }

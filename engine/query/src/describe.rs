@@ -75,6 +75,9 @@ impl Describe {
         };
         let whole = |def: &KeyspaceDef| {
             let mut rows = vec![created(&def.name, "keyspace", &def.name, describe::keyspace(def))];
+            let user_type =
+                |udt: &std::sync::Arc<types::UserType>| created(&def.name, "type", &udt.name, describe::user_type(udt));
+            rows.extend(def.types.values().map(user_type));
             let table = |(name, table): (&String, &std::sync::Arc<types::TableDef>)| {
                 created(&def.name, "table", name, describe::table(table))
             };

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use cluster::{Messenger, NodeIndex, ReplicaSet, ReplicationMap, Topology};
 use reactor::Group;
-use storage::Storage;
+use storage::{ListPaths, Storage};
 use types::{KeyspaceDef, TableDef, Token, shard_of};
 
 use crate::error::{QueryError, invalid, server};
 use crate::prepared::PreparedCache;
+use crate::replica::CounterTurns;
 use crate::schema::{Change, Schema, agreement};
 use crate::system::{self, NodeView, SystemTables};
 
@@ -66,6 +67,9 @@ pub struct Node {
     pub(crate) shard: usize,
     pub(crate) shards: usize,
     last_timestamp: Cell<i64>,
+    /// Of the elements that lists get.
+    pub(crate) list_paths: RefCell<ListPaths>,
+    pub(crate) counters: CounterTurns,
     listeners: RefCell<BTreeMap<u64, SchemaListener>>,
     next_listener: Cell<u64>,
 }
@@ -85,6 +89,8 @@ impl Node {
             shard,
             shards,
             last_timestamp: Cell::new(0),
+            list_paths: RefCell::new(ListPaths::new(reactor::random())),
+            counters: CounterTurns::new(),
             listeners: RefCell::new(BTreeMap::new()),
             next_listener: Cell::new(0),
         });

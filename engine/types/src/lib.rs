@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod calendar;
+mod canonical;
 mod cast;
 pub mod collection;
 mod cql_type;
@@ -23,6 +24,7 @@ mod schema;
 mod table;
 pub mod token;
 mod type_name;
+mod user_type;
 pub mod uuid;
 mod validate;
 pub mod vint;
@@ -34,3 +36,4 @@ pub use partition_key::{partition_key_components, serialize_partition_key, seria
 pub use schema::{ColumnDef, ColumnKind, KeyspaceDef, Replication, TableDef, TableId, TableOptions};
 pub use table::TableBuilder;
 pub use token::{Token, shard_of};
+pub use type_name::UserTypes;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::CqlType;
+use crate::{CqlType, UserType};
 
 /// A table's UUID; SSTable folders and the inter-node protocol name tables by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,5 +92,6 @@ pub struct KeyspaceDef {
     pub name: String,
     pub replication: Replication,
     pub durable_writes: bool,
+    pub types: std::collections::BTreeMap<String, Arc<UserType>>,
     pub tables: std::collections::BTreeMap<String, Arc<TableDef>>,
 }

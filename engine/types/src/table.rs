@@ -208,7 +208,13 @@ impl Replication {
 
 impl KeyspaceDef {
     pub fn new(name: &str, replication: Replication) -> KeyspaceDef {
-        KeyspaceDef { name: name.to_string(), replication, durable_writes: true, tables: BTreeMap::new() }
+        KeyspaceDef {
+            name: name.to_string(),
+            replication,
+            durable_writes: true,
+            types: BTreeMap::new(),
+            tables: BTreeMap::new(),
+        }
     }
 
     pub fn table(&self, name: &str) -> Option<&std::sync::Arc<TableDef>> {

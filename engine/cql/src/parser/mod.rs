@@ -8,6 +8,7 @@ mod modification;
 mod select;
 mod term;
 mod type_name;
+mod user_type;
 
 use std::borrow::Cow;
 

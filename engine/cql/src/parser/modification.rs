@@ -80,6 +80,10 @@ impl Parser<'_> {
             self.expect_symbol("]")?;
             self.expect_symbol("=")?;
             Operation::SetElement { key, value: self.term()? }
+        } else if self.take_symbol(".") {
+            let field = self.identifier()?;
+            self.expect_symbol("=")?;
+            Operation::SetField { field, value: self.term()? }
         } else if self.take_symbol("+=") {
             Operation::Add(self.term()?)
         } else if self.take_symbol("-=") {
@@ -146,6 +150,9 @@ impl Parser<'_> {
             let key = self.term()?;
             self.expect_symbol("]")?;
             return Ok(DeleteTarget::Element { column, key });
+        }
+        if self.take_symbol(".") {
+            return Ok(DeleteTarget::Field { column, field: self.identifier()? });
         }
         Ok(DeleteTarget::Column(column))
     }

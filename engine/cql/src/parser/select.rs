@@ -69,7 +69,8 @@ impl Parser<'_> {
     }
 
     fn selector(&mut self) -> Result<Selector, ParseError> {
-        self.nested(|parser| parser.selector_here())
+        let selector = self.nested(|parser| parser.selector_here())?;
+        self.parts_of(selector)
     }
 
     fn selector_here(&mut self) -> Result<Selector, ParseError> {
@@ -115,12 +116,34 @@ impl Parser<'_> {
             && self.is_symbol_at(self.ahead(3), ")")
     }
 
-    /// `name(column)`
-    fn column_call(&mut self) -> Result<String, ParseError> {
+    /// `name(column)`, `name(column['k'])`, `name(column.field)`
+    fn column_call(&mut self) -> Result<Box<Selector>, ParseError> {
         self.at += 2;
         let column = self.identifier()?;
+        let selector = self.parts_of(Selector::Column(column))?;
         self.expect_symbol(")")?;
-        Ok(column)
+        Ok(Box::new(selector))
+    }
+
+    /// `[key]` and `.field` behind a selector, any number of them.
+    fn parts_of(&mut self, mut selector: Selector) -> Result<Selector, ParseError> {
+        let mut parts = 0;
+        loop {
+            let of = Box::new(selector);
+            selector = if self.take_symbol("[") {
+                let key = self.term()?;
+                self.expect_symbol("]")?;
+                Selector::Element { of, key }
+            } else if self.take_symbol(".") {
+                Selector::Field { of, field: self.identifier()? }
+            } else {
+                return Ok(*of);
+            };
+            parts += 1;
+            if parts > super::DEPTH_MAX {
+                return Err(self.error("the nesting is too deep"));
+            }
+        }
     }
 
     fn call(&mut self, name: QualifiedName) -> Result<Selector, ParseError> {

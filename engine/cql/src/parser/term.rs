@@ -78,6 +78,15 @@ impl Parser<'_> {
         if self.take_symbol("}") {
             return Ok(Term::Set(Vec::new()));
         }
+        if self.is_identifier_at(self.token()) && self.is_symbol_at(self.ahead(1), ":") {
+            let fields = self.comma_list(|parser| {
+                let field = parser.identifier()?;
+                parser.expect_symbol(":")?;
+                Ok((field, parser.term()?))
+            })?;
+            self.expect_symbol("}")?;
+            return Ok(Term::Fields(fields));
+        }
         let first = self.term()?;
         if self.take_symbol(":") {
             let mut entries = vec![(first, self.term()?)];
@@ -101,7 +110,7 @@ impl Parser<'_> {
     fn cast_or_tuple(&mut self) -> Result<Term, ParseError> {
         let mark = self.mark();
         self.advance();
-        if matches!(self.token().kind, TokenKind::Word)
+        if matches!(self.token().kind, TokenKind::Word | TokenKind::QuotedName)
             && let Ok(ty) = self.type_name()
             && self.take_symbol(")")
             && self.starts_term()
@@ -189,6 +198,7 @@ mod tests {
             "{}",
             "{1, 2}",
             "{'a': 1, 'b': [2]}",
+            "{street: 'x', \"No\": 1}",
             "(1, 'a', NULL)",
             "now()",
             "totimestamp(now())",
@@ -223,7 +233,7 @@ mod tests {
 
     #[test]
     fn refusals() {
-        for bad in ["a", "[1", "{1: 2, 3}", "{1, 2: 3}", "()", "f(", "1 2", "select", "(int)"] {
+        for bad in ["a", "[1", "{1: 2, 3}", "{1, 2: 3}", "{a: 1, 2}", "()", "f(", "1 2", "select", "(int)"] {
             assert!(parse(&format!("INSERT INTO t (a) VALUES ({bad})")).is_err(), "{bad}");
         }
     }

@@ -22,7 +22,7 @@ impl Parser<'_> {
         let with_parameters = self.is_symbol_at(self.ahead(1), "<");
         if token.kind == TokenKind::Word && with_parameters {
             let word = self.raw(token).to_ascii_lowercase();
-            if matches!(word.as_str(), "list" | "set" | "map" | "tuple" | "frozen") {
+            if matches!(word.as_str(), "list" | "set" | "map" | "tuple" | "frozen" | "vector") {
                 self.advance();
                 self.advance();
                 return self.parameterized(&word);
@@ -36,7 +36,7 @@ impl Parser<'_> {
             return Ok(scalar);
         }
         let name = self.table_name()?;
-        Err(ParseError::Invalid(format!("Unknown type {name}")))
+        Ok(CqlType::named(name.keyspace.as_deref(), &name.name))
     }
 
     /// After the `<`.
@@ -50,15 +50,39 @@ impl Parser<'_> {
                 self.expect_symbol(",")?;
                 CqlType::map(key, self.type_name()?)
             }
+            "vector" => {
+                let element = self.type_name()?;
+                self.expect_symbol(",")?;
+                CqlType::vector(element, self.dimension()?)
+            }
             _ => CqlType::Tuple(self.comma_list(Self::type_name)?),
         };
         self.expect_symbol(">")?;
         Ok(ty)
     }
+
+    /// Of a vector. `VECTOR_DIMENSION_MAX` is Scylla's; a larger vector would not fit the protocol's short lengths.
+    fn dimension(&mut self) -> Result<u32, ParseError> {
+        const VECTOR_DIMENSION_MAX: u32 = 16_000;
+        let token = self.token();
+        if token.kind != TokenKind::Integer {
+            return Err(self.no_viable_alternative());
+        }
+        self.advance();
+        match self.raw(token).parse() {
+            Ok(dimension) if (1..=VECTOR_DIMENSION_MAX).contains(&dimension) => Ok(dimension),
+            _ => Err(ParseError::Invalid(format!(
+                "Vectors must have a dimension greater than 0 and less than or equal to {VECTOR_DIMENSION_MAX}, got {}",
+                self.raw(token)
+            ))),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use types::CqlType;
+
     use crate::parser::{ParseError, parse_type};
 
     #[test]
@@ -71,8 +95,10 @@ mod tests {
         ] {
             assert_eq!(parse_type(text).unwrap().to_string(), shown);
         }
-        assert_eq!(parse_type("address"), Err(ParseError::Invalid("Unknown type address".to_string())));
-        assert_eq!(parse_type("ks.address"), Err(ParseError::Invalid("Unknown type ks.address".to_string())));
+        assert_eq!(parse_type("vector<float, 3>").unwrap().to_string(), "vector<float, 3>");
+        assert_eq!(parse_type("Address"), Ok(CqlType::named(None, "address")));
+        assert_eq!(parse_type("ks.\"Address\""), Ok(CqlType::named(Some("ks"), "Address")));
+        assert!(matches!(parse_type("vector<float, 0>"), Err(ParseError::Invalid(_))));
         assert!(matches!(parse_type("map<int>"), Err(ParseError::Syntax(_))));
     }
 }

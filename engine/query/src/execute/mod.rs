@@ -1,15 +1,18 @@
 //! Statements executed: requests of a client, through plans, to the coordinator and back as a RESULT.
 
 mod aggregate;
+mod current;
+mod element;
 mod modify;
 mod page;
+mod part;
 mod rows;
 mod select;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cql::request::{Batch, BatchKind, Parameters, QueryOrId, Request};
+use cql::request::{Batch, Parameters, QueryOrId, Request};
 use cql::response::{self, SchemaChange, SchemaTarget};
 use cql::{Value, Values};
 use reactor::{Group, Work};
@@ -69,6 +72,9 @@ impl Change {
         match &self.target {
             Target::Keyspace(keyspace) => {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Keyspace }
+            }
+            Target::Type(keyspace, name) => {
+                SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Type(name.clone()) }
             }
             Target::Table(keyspace, table) => {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Table(table.clone()) }
@@ -171,9 +177,6 @@ impl Node {
     }
 
     async fn run_batch(self: &Rc<Self>, client: &Client, batch: &Batch<'_>) -> Result<Outcome, QueryError> {
-        if batch.kind == BatchKind::Counter {
-            return Err(invalid!("Counters are not supported yet"));
-        }
         let keyspace = client.keyspace();
         let mut parts = Vec::with_capacity(batch.statements.len());
         for statement in &batch.statements {

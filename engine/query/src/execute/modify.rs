@@ -5,13 +5,16 @@ use std::rc::Rc;
 use cql::Consistency;
 use cql::request::BatchKind;
 use cql::response::WriteType;
-use storage::{Bytes, Cell, Clustering, DeletionTime, Liveness, Mutation, Partition, RangeTombstone, Row, Slice};
-use types::{TableDef, TableId, Token};
+use storage::{
+    Bytes, Cell, Clustering, DeletionTime, Liveness, Mutation, Partition, RangeTombstone, Row, Slice, Stamp,
+};
+use types::{ColumnDef, TableDef, TableId, Token};
 
-use super::Execution;
+use super::current::Current;
+use super::{Execution, element};
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
-use crate::plan::{self, Bound, ClusteringTarget, Context, Modify, ModifyKind, Source, Values};
+use crate::plan::{self, Bound, Change, ClusteringTarget, Context, Modify, ModifyKind, Source, Values};
 
 /// The longest TTL: 20 years, as Cassandra's `Attributes.MAX_TTL`.
 const TTL_MAX_S: i32 = 20 * 365 * 24 * 60 * 60;
@@ -54,53 +57,102 @@ fn ttl_of(modify: &Modify, values: &Values<'_>, context: &Context) -> Result<u32
     }
 }
 
-/// When the values of one statement are written, and how long they last.
-struct Stamp {
-    timestamp: i64,
-    ttl_s: u32,
-    now_s: u32,
+/// The parts of a write that a [`Stamp`] makes.
+fn deletion(stamp: &Stamp) -> DeletionTime {
+    DeletionTime { timestamp: stamp.timestamp, local_s: stamp.now_s }
 }
 
-impl Stamp {
-    /// `None` for a value that is unset: the cell stays as it is.
-    fn cell(&self, value: Bound<'_>) -> Option<Cell> {
-        match value {
-            Bound::Unset => None,
-            Bound::Null => Some(Cell::tombstone(self.timestamp, self.now_s)),
-            Bound::Bytes(bytes) => Some(if self.ttl_s == 0 {
-                Cell::live(self.timestamp, &*bytes)
-            } else {
-                Cell::expiring(self.timestamp, self.ttl_s, self.now_s, &*bytes)
-            }),
-        }
+fn marker(stamp: &Stamp) -> Liveness {
+    match stamp.ttl_s {
+        0 => Liveness::live(stamp.timestamp),
+        ttl => Liveness::expiring(stamp.timestamp, ttl, stamp.now_s),
     }
+}
 
-    fn deletion(&self) -> DeletionTime {
-        DeletionTime { timestamp: self.timestamp, local_s: self.now_s }
-    }
+/// What the rows of one statement are made with.
+struct Writing<'w> {
+    node: &'w Node,
+    modify: &'w Modify,
+    stamp: Stamp,
+    values: &'w Values<'w>,
+    context: &'w Context,
+    /// What is there, for changes that depend on it.
+    current: &'w Current,
+}
 
-    fn marker(&self) -> Liveness {
-        match self.ttl_s {
-            0 => Liveness::live(self.timestamp),
-            ttl => Liveness::expiring(self.timestamp, ttl, self.now_s),
-        }
-    }
-
-    fn row(
-        &self,
-        clustering: Clustering,
-        cells: &[(u16, Source)],
-        values: &Values<'_>,
-        context: &Context,
-    ) -> Result<Row, QueryError> {
+impl Writing<'_> {
+    /// A row of a partition with its changes; the static row without a clustering.
+    fn row(&self, key: &[u8], clustering: Option<Clustering>) -> Result<Row, QueryError> {
+        let table = &self.modify.table;
+        let (changes, columns): (_, &[ColumnDef]) = match clustering {
+            Some(_) => (&self.modify.cells, &table.regulars),
+            None => (&self.modify.statics, &table.statics),
+        };
+        let is_static = clustering.is_none();
+        let clustering = clustering.unwrap_or_else(Clustering::empty);
         let mut row = Row::new(clustering);
-        row.cells.reserve_exact(cells.len());
-        for (index, source) in cells {
-            if let Some(cell) = self.cell(source.bind(values, context)?) {
-                row.cells.push((*index, cell));
+        row.cells.reserve_exact(changes.len());
+        for of_column in changes.chunk_by(|(a, _), (b, _)| a == b) {
+            let index = of_column[0].0;
+            if let Change::Value(source) = &of_column[0].1 {
+                match source.bind(self.values, self.context)? {
+                    Bound::Unset => {}
+                    Bound::Null => row.cells.push((index, self.stamp.tombstone())),
+                    Bound::Bytes(bytes) => row.cells.push((index, self.stamp.cell(&*bytes))),
+                }
+                continue;
             }
+            let column = &columns[usize::from(index)];
+            if column.ty.is_counter() {
+                let delta = element::delta(of_column, self.values, self.context)?;
+                row.cells.extend(delta.map(|delta| (index, Cell::live(self.stamp.timestamp, &delta.to_be_bytes()))));
+                continue;
+            }
+            let current = self.current.column(key, (!is_static).then_some(&row.clustering), index);
+            let mut elements = element::Elements::new(column, index, self.stamp, self.node, current);
+            for (_, change) in of_column {
+                elements.apply(change, self.values, self.context)?;
+            }
+            row.complex.push(elements.finish());
         }
         Ok(row)
+    }
+
+    fn write(&self, partition: &mut Partition) -> Result<(), QueryError> {
+        let (modify, stamp) = (self.modify, &self.stamp);
+        let table: &TableDef = &modify.table;
+        if !modify.statics.is_empty() {
+            let row = self.row(&partition.key, None)?;
+            partition.static_row = (!row.is_empty()).then_some(row);
+        }
+        let whole = modify.kind == ModifyKind::Delete && modify.cells.is_empty() && modify.statics.is_empty();
+        match &modify.target {
+            ClusteringTarget::Partition if whole => partition.deletion = Some(deletion(stamp)),
+            ClusteringTarget::Partition if !table.clustering.is_empty() => {}
+            ClusteringTarget::Partition => {
+                let mut row = self.row(&partition.key, Some(Clustering::empty()))?;
+                row.marker = (modify.kind == ModifyKind::Insert).then(|| marker(stamp));
+                if !row.is_empty() {
+                    partition.rows.push(row);
+                }
+            }
+            ClusteringTarget::Rows(slices) => {
+                for Slice { start, .. } in slices.slices(table, self.values, self.context)? {
+                    let mut row = self.row(&partition.key, Some(start.prefix))?;
+                    row.deletion = whole.then(|| deletion(stamp));
+                    row.marker = (modify.kind == ModifyKind::Insert).then(|| marker(stamp));
+                    if !row.is_empty() {
+                        partition.rows.push(row);
+                    }
+                }
+            }
+            ClusteringTarget::Range(slices) => {
+                for Slice { start, end } in slices.slices(table, self.values, self.context)? {
+                    partition.range_tombstones.push(RangeTombstone { start, end, deletion: deletion(stamp) });
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -110,6 +162,7 @@ fn partitions(
     modify: &Modify,
     execution: Execution<'_>,
     context: &Context,
+    current: &Current,
 ) -> Result<Vec<Partition>, QueryError> {
     let values = execution.values;
     let timestamp = timestamp_of(modify.timestamp.as_ref(), values, context)?.or(execution.parameters.timestamp);
@@ -118,53 +171,15 @@ fn partitions(
         ttl_s: ttl_of(modify, values, context)?,
         now_s: now_s(context),
     };
+    let writing = Writing { node, modify, stamp, values, context, current };
     let keys = modify.key.keys(values, context)?;
     keys.into_iter()
         .map(|key| {
             let mut partition = Partition::new(key);
-            write(&mut partition, modify, &stamp, values, context)?;
+            writing.write(&mut partition)?;
             Ok(partition)
         })
         .collect()
-}
-
-fn write(
-    partition: &mut Partition,
-    modify: &Modify,
-    stamp: &Stamp,
-    values: &Values<'_>,
-    context: &Context,
-) -> Result<(), QueryError> {
-    let table: &TableDef = &modify.table;
-    if !modify.statics.is_empty() {
-        partition.static_row = Some(stamp.row(Clustering::empty(), &modify.statics, values, context)?);
-    }
-    let whole = modify.kind == ModifyKind::Delete && modify.cells.is_empty() && modify.statics.is_empty();
-    match &modify.target {
-        ClusteringTarget::Partition if whole => partition.deletion = Some(stamp.deletion()),
-        ClusteringTarget::Partition if !table.clustering.is_empty() => {}
-        ClusteringTarget::Partition => {
-            let mut row = stamp.row(Clustering::empty(), &modify.cells, values, context)?;
-            row.marker = (modify.kind == ModifyKind::Insert).then(|| stamp.marker());
-            partition.rows.push(row);
-        }
-        ClusteringTarget::Rows(slices) => {
-            for Slice { start, .. } in slices.slices(table, values, context)? {
-                let mut row = stamp.row(start.prefix, &modify.cells, values, context)?;
-                row.deletion = whole.then(|| stamp.deletion());
-                row.marker = (modify.kind == ModifyKind::Insert).then(|| stamp.marker());
-                if !row.is_empty() {
-                    partition.rows.push(row);
-                }
-            }
-        }
-        ClusteringTarget::Range(slices) => {
-            for Slice { start, end } in slices.slices(table, values, context)? {
-                partition.range_tombstones.push(RangeTombstone { start, end, deletion: stamp.deletion() });
-            }
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn now_s(context: &Context) -> u32 {
@@ -182,8 +197,16 @@ impl Node {
         let consistency = execution.parameters.consistency;
         plan::check_write_consistency(consistency)?;
         let table = &modify.table;
+        let context = self.context();
+        let current = match modify.needs_current() {
+            false => Current::default(),
+            true => Box::pin(self.current(modify, execution, &context)).await?,
+        };
         // Encoded at once: only the bytes have to wait for the replicas.
-        let partitions = partitions(self, modify, execution, &self.context())?;
+        let partitions = partitions(self, modify, execution, &context, &current)?;
+        if modify.counts() {
+            return Box::pin(self.count(table, partitions, consistency)).await;
+        }
         let kind = if partitions.len() > 1 { WriteType::UnloggedBatch } else { WriteType::Simple };
         let mutations: Vec<(Token, Vec<u8>)> = partitions
             .into_iter()
@@ -212,7 +235,9 @@ impl Node {
             let mut parameters = *execution.parameters;
             parameters.timestamp.get_or_insert(now);
             let execution = Execution { parameters: &parameters, ..*execution };
-            for partition in partitions(self, modify, execution, &context)? {
+            modify.check_batch(kind)?;
+            let current = self.current(modify, execution, &context).await?;
+            for partition in partitions(self, modify, execution, &context, &current)? {
                 match together.get_mut(&(modify.table.id, partition.key.clone())) {
                     Some((_, known)) => known.merge(partition, &modify.table),
                     None => {
@@ -220,6 +245,12 @@ impl Node {
                     }
                 }
             }
+        }
+        if kind == BatchKind::Counter {
+            for (modify, partition) in together.into_values().filter(|(_, partition)| !partition.is_empty()) {
+                self.count(&modify.table, vec![partition], consistency).await?;
+            }
+            return Ok(());
         }
         let kind = match kind {
             _ if together.len() == 1 => WriteType::Simple,

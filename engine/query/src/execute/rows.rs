@@ -10,10 +10,11 @@ use types::{ColumnKind, TableDef, Token, partition_key_components};
 
 use crate::coordinator::ScanPosition;
 use crate::error::{QueryError, invalid, server};
-use crate::plan::{Bound, Context, Expression, Grouping, Select, Values};
+use crate::plan::{Bound, Context, Expression, Grouping, Part, Select, Values};
 
 use super::aggregate::Running;
 use super::modify::now_s;
+use super::part;
 
 /// One row with the partition that it belongs to.
 struct View<'a> {
@@ -23,12 +24,24 @@ struct View<'a> {
     /// `None`: only the static row is there.
     row: Option<&'a Row>,
     now_s: u32,
+    values: &'a Values<'a>,
+    context: &'a Context,
 }
 
 impl<'a> View<'a> {
-    fn cell(&self, is_static: bool, index: u16) -> Option<&'a Cell> {
-        let row = if is_static { self.partition.static_row.as_ref() } else { self.row };
-        row?.cell(index).filter(|cell| cell.is_live(self.now_s))
+    /// Of a column with one cell that cell, whatever the part; else the part's own.
+    fn cell(&self, is_static: bool, index: u16, part: Option<&Part>) -> Result<Option<&'a Cell>, QueryError> {
+        let (row, columns) = match is_static {
+            true => (self.partition.static_row.as_ref(), &self.table.statics),
+            false => (self.row, &self.table.regulars),
+        };
+        let Some(row) = row else { return Ok(None) };
+        if let (Some(part), Some(complex), Some(column)) =
+            (part, row.complex_column(index), columns.get(usize::from(index)))
+        {
+            return part::cell(complex, &column.ty, part, self.now_s, self.values, self.context);
+        }
+        Ok(row.cell(index).filter(|cell| cell.is_live(self.now_s)))
     }
 
     /// The value of a column: of its cell, put together from the cells of its elements, or counted.
@@ -50,28 +63,29 @@ impl<'a> View<'a> {
     }
 
     /// What is read from the row itself.
-    fn leaf(&self, expression: &Expression) -> Option<Cow<'a, [u8]>> {
-        match expression {
+    fn leaf(&self, expression: &Expression) -> Result<Option<Cow<'a, [u8]>>, QueryError> {
+        Ok(match expression {
             Expression::PartitionKey(at) => Some(Cow::Borrowed(self.components[usize::from(*at)])),
             Expression::Clustering(at) => {
                 self.row.and_then(|row| row.clustering.component(usize::from(*at))).map(Cow::Borrowed)
             }
             Expression::Static(index) => self.column_value(true, *index),
             Expression::Regular(index) => self.column_value(false, *index),
-            Expression::WriteTime { is_static, index } => {
-                self.cell(*is_static, *index).map(|cell| Cow::Owned(cell.timestamp.to_be_bytes().to_vec()))
-            }
-            Expression::Ttl { is_static, index } => {
-                let expiring = self.cell(*is_static, *index).filter(|cell| cell.ttl_s > 0);
+            Expression::WriteTime { is_static, index, part } => self
+                .cell(*is_static, *index, part.as_ref())?
+                .map(|cell| Cow::Owned(cell.timestamp.to_be_bytes().to_vec())),
+            Expression::Ttl { is_static, index, part } => {
+                let expiring = self.cell(*is_static, *index, part.as_ref())?.filter(|cell| cell.ttl_s > 0);
                 expiring.map(|cell| Cow::Owned((cell.local_deletion_s - self.now_s).to_be_bytes().to_vec()))
             }
             Expression::Token => Some(Cow::Owned(Token::of_key(&self.partition.key).0.to_be_bytes().to_vec())),
             Expression::Term(_)
             | Expression::Call(..)
             | Expression::Cast { .. }
+            | Expression::Part { .. }
             | Expression::Json(_)
             | Expression::Grouped(_) => None,
-        }
+        })
     }
 }
 
@@ -80,7 +94,7 @@ fn evaluate<'a>(
     expression: &'a Expression,
     values: &Values<'a>,
     context: &Context,
-    leaf: &impl Fn(&'a Expression) -> Option<Cow<'a, [u8]>>,
+    leaf: &impl Fn(&'a Expression) -> Result<Option<Cow<'a, [u8]>>, QueryError>,
 ) -> Result<Option<Cow<'a, [u8]>>, QueryError> {
     Ok(match expression {
         Expression::Term(source) => match source.bind(values, context)? {
@@ -109,7 +123,11 @@ fn evaluate<'a>(
             text.push('}');
             Some(Cow::Owned(text.into_bytes()))
         }
-        row_or_group => leaf(row_or_group),
+        Expression::Part { of, ty, part } => {
+            let Some(value) = evaluate(of, values, context, leaf)? else { return Ok(None) };
+            part::of_value(&value, ty, part, values, context)?.map(Cow::Owned)
+        }
+        row_or_group => leaf(row_or_group)?,
     })
 }
 
@@ -220,7 +238,8 @@ impl<'a> Collector<'a> {
         }
         let components = partition_key_components(&partition.key, table.partition_key.len()).map_err(server)?;
         let now_s = now_s(self.context);
-        let view = |row| View { table, partition, components: &components, row, now_s };
+        let (values, context) = (self.values, self.context);
+        let view = |row| View { table, partition, components: &components, row, now_s, values, context };
         let mut any = false;
         let mut live: Box<dyn Iterator<Item = &Row>> = match self.select.reverse {
             true => Box::new(partition.live_rows(now_s).rev()),
@@ -366,6 +385,7 @@ impl<'a> Collector<'a> {
             Expression::Grouped(at) => results[usize::from(*at)].clone().map(Cow::Owned),
             _ => None,
         };
+        let result = |expression: &Expression| Ok(result(expression));
         for output in &self.select.outputs {
             let value = evaluate(&output.expression, self.values, self.context, &result)?;
             self.writer.cell(&mut self.out, value.as_deref());

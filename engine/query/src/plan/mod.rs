@@ -2,6 +2,7 @@
 //!
 //! A plan is made once per prepared statement and schema version. Making one is pure.
 
+mod change;
 mod functions;
 mod modify;
 mod restrictions;
@@ -16,16 +17,18 @@ use cql::ast::{self, Statement};
 use cql::response::ColumnSpec;
 use types::{CqlType, TableDef};
 
+pub(crate) use change::Change;
 pub(crate) use functions::Function;
 pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
 pub(crate) use select::{Filter, Grouping, Select};
-pub(crate) use selection::{Aggregate, Expression};
+pub(crate) use selection::{Aggregate, Expression, Part};
 pub(crate) use source::{Bound, Context, JsonMember, Source, Values};
 
 use crate::ddl::{self, Ddl};
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
+use crate::schema::Schema;
 
 pub(crate) enum Plan {
     Select(Select),
@@ -41,6 +44,8 @@ pub(crate) enum Plan {
 pub(crate) struct Markers {
     specs: Vec<Option<ColumnSpec>>,
     names: Vec<Option<String>>,
+    /// Where user types and functions are found.
+    schema: Arc<Schema>,
     /// For whom the markers are: the statement's table.
     keyspace: String,
     table: String,
@@ -51,6 +56,12 @@ impl Markers {
         let name = self.names[marker as usize].as_deref().unwrap_or(name);
         let spec = ColumnSpec::new(&self.keyspace, &self.table, name, ty.clone());
         self.specs[marker as usize] = Some(spec);
+    }
+
+    /// A type that the statement names, with its user types looked up.
+    fn find_type(&self, ty: &CqlType) -> Result<CqlType, QueryError> {
+        let known = self.schema.types_of(&self.keyspace);
+        ddl::lookup_type(ty, &self.keyspace, &known)
     }
 
     fn for_table(&mut self, table: &TableDef) {
@@ -70,7 +81,13 @@ pub(crate) struct Planned {
 /// Plans `parsed`. `keyspace` is the session's.
 pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) -> Result<Planned, QueryError> {
     let names: Vec<Option<String>> = parsed.markers.clone();
-    let mut markers = Markers { specs: vec![None; names.len()], names, keyspace: String::new(), table: String::new() };
+    let mut markers = Markers {
+        specs: vec![None; names.len()],
+        names,
+        schema: node.schema(),
+        keyspace: String::new(),
+        table: String::new(),
+    };
     let mut partition_key = Vec::new();
     let plan = match &parsed.statement {
         Statement::Select(statement) => {
@@ -94,7 +111,7 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
             }
             Plan::Truncate(table)
         }
-        other => match ddl::resolve(other, keyspace)? {
+        other => match ddl::resolve(other, keyspace, &markers.schema)? {
             Some(ddl) => Plan::Schema(ddl),
             None => return Err(invalid!("This statement is not supported yet")),
         },
@@ -111,9 +128,6 @@ fn plan_batch(
     markers: &mut Markers,
     partition_key: &mut Vec<u16>,
 ) -> Result<Plan, QueryError> {
-    if batch.kind == cql::request::BatchKind::Counter {
-        return Err(invalid!("Counters are not supported yet"));
-    }
     let mut statements = Vec::new();
     for statement in &batch.statements {
         let modify = plan_modify(node, statement, keyspace, markers)?;
@@ -123,6 +137,7 @@ fn plan_batch(
         if batch.using.timestamp.is_some() && modify.timestamp.is_some() {
             return Err(invalid!("Timestamp must be set either on BATCH or individual statements"));
         }
+        modify.check_batch(batch.kind)?;
         statements.push(modify);
     }
     let timestamp = batch.using.timestamp.as_ref();

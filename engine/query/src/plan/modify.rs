@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use cql::ast::{self, Condition, DeleteTarget, Operation, Operator, Relation, Term};
+use cql::ast::{self, Condition, DeleteTarget, Operator, Relation, Term};
+use cql::request::BatchKind;
 use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 
 use super::restrictions::{analyse, column};
-use super::{JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
+use super::{Change, JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
 use crate::error::{QueryError, invalid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +34,38 @@ pub(crate) struct Modify {
     pub kind: ModifyKind,
     pub key: KeyPlan,
     pub target: ClusteringTarget,
-    /// By index in `TableDef::regulars`, in its order. For a DELETE the value is null.
-    pub cells: Vec<(u16, Source)>,
+    /// By index in `TableDef::regulars`, in its order; those of one column in the order of the text.
+    pub cells: Vec<(u16, Change)>,
     /// By index in `TableDef::statics`.
-    pub statics: Vec<(u16, Source)>,
+    pub statics: Vec<(u16, Change)>,
     pub timestamp: Option<Source>,
     pub ttl: Option<Source>,
+}
+
+impl Modify {
+    /// Whether it adds to counters, which their leader turns into values.
+    pub fn counts(&self) -> bool {
+        let mut changes = self.cells.iter().chain(&self.statics);
+        changes.any(|(_, change)| matches!(change, Change::Count { .. }))
+    }
+
+    /// Whether what it writes depends on what is there.
+    pub fn needs_current(&self) -> bool {
+        self.cells.iter().chain(&self.statics).any(|(_, change)| change.needs_current())
+    }
+
+    /// Whether a batch of this kind may have it.
+    pub fn check_batch(&self, kind: BatchKind) -> Result<(), QueryError> {
+        match (kind, self.table.is_counter()) {
+            (BatchKind::Counter, false) => Err(invalid!("Cannot include non-counter statement in a counter batch")),
+            (BatchKind::Logged, true) => Err(invalid!("Cannot include a counter statement in a logged batch")),
+            // Scylla and Cassandra refuse it too: the outcome of a counter update that failed is unknown.
+            (BatchKind::Unlogged, true) => {
+                Err(invalid!("Counter and non-counter mutations cannot exist in the same batch"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn using(using: &ast::Using, markers: &mut Markers) -> Result<(Option<Source>, Option<Source>), QueryError> {
@@ -55,8 +82,16 @@ fn unconditional(conditional: bool) -> Result<(), QueryError> {
     }
 }
 
+fn refuse_counters(table: &TableDef) -> Result<(), QueryError> {
+    match table.is_counter() {
+        true => Err(invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead")),
+        false => Ok(()),
+    }
+}
+
 pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut Markers) -> Result<Modify, QueryError> {
     unconditional(insert.if_not_exists)?;
+    refuse_counters(&table)?;
     if insert.columns.len() != insert.values.len() {
         return Err(invalid!("Unmatched column names/values"));
     }
@@ -81,7 +116,9 @@ pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut M
     let mut modify = base(table, ModifyKind::Insert, &relations, markers)?;
     (modify.timestamp, modify.ttl) = (timestamp, ttl);
     for (name, value) in assigned {
-        assign(&mut modify, name, value, markers)?;
+        let def = assignable(&modify, name)?;
+        let change = Change::set(&def, Source::resolve(value, &def.ty, name, markers)?)?;
+        assign(&mut modify, &def, change)?;
     }
     settle_target(modify)
 }
@@ -93,6 +130,7 @@ pub(super) fn insert_json(
     markers: &mut Markers,
 ) -> Result<Modify, QueryError> {
     unconditional(insert.if_not_exists)?;
+    refuse_counters(&table)?;
     let json = Source::resolve(&insert.json, &CqlType::Text, "[json]", markers)?;
     let known: Arc<[String]> = table.columns().map(|column| column.name.clone()).collect();
     let (timestamp, ttl) = using(&insert.using, markers)?;
@@ -102,7 +140,10 @@ pub(super) fn insert_json(
         Source::JsonMember(Box::new(JsonMember { json: json.clone(), column, ty, known: known.clone(), default_unset }))
     };
     let names = |columns: &[ColumnDef]| columns.iter().map(|column| column.name.clone()).collect();
-    let numbered = |columns: &[ColumnDef]| (0..).zip(columns.iter().map(member)).collect();
+    let changes = |columns: &[ColumnDef]| -> Result<Vec<(u16, Change)>, QueryError> {
+        let change = |(at, column): (u16, &ColumnDef)| Ok((at, Change::set(column, member(column))?));
+        (0..).zip(columns).map(change).collect()
+    };
     let target = match table.clustering.as_slice() {
         [] => ClusteringTarget::Partition,
         columns => ClusteringTarget::Rows(SlicePlan::row(columns.iter().map(member).collect())),
@@ -111,8 +152,8 @@ pub(super) fn insert_json(
         kind: ModifyKind::Insert,
         key: KeyPlan::of(table.partition_key.iter().map(member).collect(), names(&table.partition_key)),
         target,
-        cells: numbered(&table.regulars),
-        statics: numbered(&table.statics),
+        cells: changes(&table.regulars)?,
+        statics: changes(&table.statics)?,
         timestamp,
         ttl,
         table,
@@ -125,14 +166,16 @@ pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut M
     let (timestamp, ttl) = using(&update.using, markers)?;
     let mut modify = base(table, ModifyKind::Update, &update.filter, markers)?;
     (modify.timestamp, modify.ttl) = (timestamp, ttl);
+    if modify.table.is_counter() && modify.timestamp.is_some() {
+        return Err(invalid!("Cannot provide custom timestamp for counter updates"));
+    }
+    if modify.table.is_counter() && modify.ttl.is_some() {
+        return Err(invalid!("Cannot provide custom TTL for counter updates"));
+    }
     for assignment in &update.assignments {
-        let Operation::Set(value) = &assignment.operation else {
-            return Err(invalid!(
-                "Only plain assignments are supported yet: {} is neither a counter nor a non-frozen collection",
-                assignment.column
-            ));
-        };
-        assign(&mut modify, &assignment.column, value, markers)?;
+        let def = assignable(&modify, &assignment.column)?;
+        let change = Change::resolve(&def, &assignment.operation, markers)?;
+        assign(&mut modify, &def, change)?;
     }
     settle_target(modify)
 }
@@ -145,17 +188,15 @@ pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut M
     let mut modify = base(table, ModifyKind::Delete, &delete.filter, markers)?;
     modify.timestamp = timestamp;
     for target in &delete.targets {
-        match target {
-            DeleteTarget::Column(name) => {
-                if column(&modify.table, name)?.is_primary_key() {
-                    return Err(invalid!("Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"));
-                }
-                assign(&mut modify, name, &Term::Null, markers)?;
-            }
-            DeleteTarget::Element { column, .. } => {
-                return Err(invalid!("Elements of {column} cannot be deleted: it is frozen"));
-            }
+        let (DeleteTarget::Column(name)
+        | DeleteTarget::Element { column: name, .. }
+        | DeleteTarget::Field { column: name, .. }) = target;
+        let def = column(&modify.table, name)?.clone();
+        if def.is_primary_key() {
+            return Err(invalid!("Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"));
         }
+        let change = Change::delete_part(&def, target, markers)?;
+        assign(&mut modify, &def, change)?;
     }
     if delete.targets.is_empty() {
         return Ok(modify);
@@ -208,20 +249,27 @@ fn missing(table: &TableDef, relations: &[Relation]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn assign(modify: &mut Modify, name: &str, value: &Term, markers: &mut Markers) -> Result<(), QueryError> {
-    let table = modify.table.clone();
-    let def = column(&table, name)?;
-    let index = |at: Option<usize>| at.map(|at| at as u16);
+/// The column of an assignment.
+fn assignable(modify: &Modify, name: &str) -> Result<ColumnDef, QueryError> {
+    let def = column(&modify.table, name)?;
+    if def.is_primary_key() {
+        return Err(invalid!("PRIMARY KEY part {name} found in SET part"));
+    }
+    Ok(def.clone())
+}
+
+fn assign(modify: &mut Modify, def: &ColumnDef, change: Change) -> Result<(), QueryError> {
+    let name = &def.name;
     let (list, index) = match def.kind {
-        ColumnKind::Static => (&mut modify.statics, index(table.static_index(name))),
-        ColumnKind::Regular => (&mut modify.cells, index(table.regular_index(name))),
-        _ => return Err(invalid!("PRIMARY KEY part {name} found in SET part")),
+        ColumnKind::Static => (&mut modify.statics, modify.table.static_index(name)),
+        _ => (&mut modify.cells, modify.table.regular_index(name)),
     };
-    let index = index.ok_or_else(|| invalid!("Undefined column name {name}"))?;
-    if list.iter().any(|(other, _)| *other == index) {
+    let index = index.ok_or_else(|| invalid!("Undefined column name {name}"))? as u16;
+    let mut others = list.iter().filter(|(other, _)| *other == index);
+    if others.any(|(_, other)| change.is_whole() || other.is_whole()) {
         return Err(invalid!("Multiple incompatible setting of column {name}"));
     }
-    list.push((index, Source::resolve(value, &def.ty, name, markers)?));
+    list.push((index, change));
     list.sort_by_key(|(index, _)| *index);
     Ok(())
 }

@@ -22,10 +22,18 @@ pub(crate) enum Expression {
     WriteTime {
         is_static: bool,
         index: u16,
+        part: Option<Part>,
     },
     Ttl {
         is_static: bool,
         index: u16,
+        part: Option<Part>,
+    },
+    /// An element of a collection, or a field of a user type, of this type.
+    Part {
+        of: Box<Expression>,
+        ty: CqlType,
+        part: Part,
     },
     /// Of the whole partition key.
     Token,
@@ -40,6 +48,14 @@ pub(crate) enum Expression {
     Json(Vec<(String, CqlType, Expression)>),
     /// The result of an aggregation over the group, by its place in the selection's list.
     Grouped(u16),
+}
+
+/// One element of a column's value.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    /// Of a map its value, of a set the element itself, of a list by its index.
+    Element(Source),
+    Field(u16),
 }
 
 /// What is made of all rows of a group.
@@ -126,6 +142,7 @@ fn take_firsts(expression: &mut Expression, aggregations: &mut Vec<Aggregation>)
             arguments.iter_mut().for_each(|argument| take_firsts(argument, aggregations));
         }
         Expression::Cast { argument, .. } => take_firsts(argument, aggregations),
+        Expression::Part { of, .. } => take_firsts(of, aggregations),
         Expression::Json(members) => members.iter_mut().for_each(|(.., value)| take_firsts(value, aggregations)),
         Expression::PartitionKey(_)
         | Expression::Clustering(_)
@@ -163,12 +180,14 @@ fn place(table: &TableDef, def: &ColumnDef) -> Result<Expression, QueryError> {
     })
 }
 
-fn cell_of(table: &TableDef, name: &str, function: &str) -> Result<(bool, u16), QueryError> {
-    let def = column(table, name)?;
-    match place(table, def)? {
-        Expression::Static(index) => Ok((true, index)),
-        Expression::Regular(index) => Ok((false, index)),
-        _ => Err(invalid!("Cannot use selection function {function} on PRIMARY KEY part {name}")),
+/// A field's position, and its type.
+fn field_of(of: &Selector, ty: &CqlType, field: &str) -> Result<(Part, CqlType), QueryError> {
+    let CqlType::Udt(udt) = ty.unfrozen() else {
+        return Err(invalid!("Invalid field selection: {of} of type {ty} is not a user type"));
+    };
+    match udt.field_index(field) {
+        Some(at) => Ok((Part::Field(at as u16), udt.fields[at].1.clone())),
+        None => Err(invalid!("{of} of type {ty} has no field {field}")),
     }
 }
 
@@ -191,13 +210,23 @@ impl Resolver<'_> {
                 let counted = self.aggregate(Aggregate::Count, None)?;
                 Ok((counted, CqlType::BigInt))
             }
-            Selector::WriteTime(name) | Selector::MaxWriteTime(name) => {
-                let (is_static, index) = cell_of(self.table, name, "writeTime")?;
-                Ok((Expression::WriteTime { is_static, index }, CqlType::BigInt))
+            Selector::WriteTime(of) | Selector::MaxWriteTime(of) => {
+                let (is_static, index, part) = self.cell_of(of, "writetime")?;
+                Ok((Expression::WriteTime { is_static, index, part }, CqlType::BigInt))
             }
-            Selector::Ttl(name) => {
-                let (is_static, index) = cell_of(self.table, name, "ttl")?;
-                Ok((Expression::Ttl { is_static, index }, CqlType::Int))
+            Selector::Ttl(of) => {
+                let (is_static, index, part) = self.cell_of(of, "ttl")?;
+                Ok((Expression::Ttl { is_static, index, part }, CqlType::Int))
+            }
+            Selector::Element { of, key } => {
+                let (expression, ty) = self.resolve(of)?;
+                let (part, result) = self.element(of, &ty, key)?;
+                Ok((Expression::Part { of: Box::new(expression), ty, part }, result))
+            }
+            Selector::Field { of, field } => {
+                let (expression, ty) = self.resolve(of)?;
+                let (part, result) = field_of(of, &ty, field)?;
+                Ok((Expression::Part { of: Box::new(expression), ty, part }, result))
             }
             Selector::Function { name, arguments } => self.call(&name.name, arguments),
             Selector::Cast { selector, ty } => {
@@ -209,7 +238,7 @@ impl Resolver<'_> {
             }
             Selector::Term(term) => {
                 let ty = match term {
-                    ast::Term::Cast { ty, .. } => ty.clone(),
+                    ast::Term::Cast { ty, .. } => self.markers.find_type(ty)?,
                     ast::Term::Constant { kind: ast::ConstantKind::Integer, .. } => CqlType::Int,
                     ast::Term::Constant { kind: ast::ConstantKind::Boolean, .. } => CqlType::Boolean,
                     ast::Term::Constant { kind: ast::ConstantKind::Float, .. } => CqlType::Double,
@@ -219,6 +248,52 @@ impl Resolver<'_> {
                 Ok((Expression::Term(Source::resolve(term, &ty, "[selection]", self.markers)?), ty))
             }
         }
+    }
+
+    /// The key of an element, and the element's type.
+    fn element(&mut self, of: &Selector, ty: &CqlType, key: &ast::Term) -> Result<(Part, CqlType), QueryError> {
+        let (key_type, result) = match ty.unfrozen() {
+            CqlType::Map(key, value) => (&**key, &**value),
+            CqlType::Set(element) => (&**element, &**element),
+            CqlType::List(element) => (&CqlType::Int, &**element),
+            other => {
+                return Err(invalid!("Invalid element selection: {of} is of type {other} is not a collection"));
+            }
+        };
+        let key = Source::resolve(key, key_type, &format!("key({of})"), self.markers)?;
+        Ok((Part::Element(key), result.clone()))
+    }
+
+    /// Whose timestamp or TTL: a column, an element or a field.
+    fn cell_of(&mut self, of: &Selector, function: &str) -> Result<(bool, u16, Option<Part>), QueryError> {
+        let (name, part) = match of {
+            Selector::Column(name) => (name, None),
+            Selector::Element { of: inner, key } => match &**inner {
+                Selector::Column(name) => {
+                    let ty = column(self.table, name)?.ty.clone();
+                    (name, Some(self.element(inner, &ty, key)?.0))
+                }
+                _ => return Err(invalid!("Cannot use selection function {function} on {of}")),
+            },
+            Selector::Field { of: inner, field } => match &**inner {
+                Selector::Column(name) => (name, Some(field_of(inner, &column(self.table, name)?.ty, field)?.0)),
+                _ => return Err(invalid!("Cannot use selection function {function} on {of}")),
+            },
+            _ => return Err(invalid!("Cannot use selection function {function} on {of}")),
+        };
+        let def = column(self.table, name)?;
+        let (is_static, index) = match place(self.table, def)? {
+            Expression::Static(index) => (true, index),
+            Expression::Regular(index) => (false, index),
+            _ => return Err(invalid!("Cannot use selection function {function} on PRIMARY KEY part {name}")),
+        };
+        if def.ty.is_multi_cell() && part.is_none() {
+            return Err(invalid!("Cannot use selection function {function} on non-frozen collection {name}"));
+        }
+        if def.ty.is_counter() {
+            return Err(invalid!("Cannot use selection function {function} on counters"));
+        }
+        Ok((is_static, index, part))
     }
 
     fn aggregate(&mut self, aggregate: Aggregate, argument: Option<Expression>) -> Result<Expression, QueryError> {

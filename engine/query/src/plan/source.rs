@@ -151,7 +151,7 @@ impl Source {
                 Value::Null => Bound::Null,
                 Value::Bytes(bytes) => {
                     ty.validate(bytes).map_err(|error| invalid!("{error}"))?;
-                    Bound::Bytes(Cow::Borrowed(bytes))
+                    Bound::Bytes(ty.canonical(bytes).map_err(|error| invalid!("{error}"))?)
                 }
             },
             Source::Call(function, arguments) => {
@@ -218,7 +218,7 @@ impl Resolve for Binding<'_> {
             Value::Null => TermValue::Null,
             Value::Bytes(bytes) => {
                 ty.validate(bytes)?;
-                TermValue::Bytes(bytes.to_vec())
+                TermValue::Bytes(ty.canonical(bytes)?.into_owned())
             }
         })
     }
@@ -250,6 +250,7 @@ fn is_constant(item: &Term) -> bool {
         Term::Marker(_) | Term::Function { .. } => false,
         Term::List(items) | Term::Set(items) | Term::Tuple(items) => items.iter().all(is_constant),
         Term::Map(entries) => entries.iter().all(|(key, value)| is_constant(key) && is_constant(value)),
+        Term::Fields(fields) => fields.iter().all(|(_, value)| is_constant(value)),
         Term::Cast { term, .. } => is_constant(term),
     }
 }

@@ -3,6 +3,7 @@
 //! Every request that belongs to a partition begins with its token, so that the receiver finds the shard without
 //! reading further. Decoding refuses what is malformed and never panics.
 
+use cql::Consistency;
 use storage::{Bound, Bytes, Clustering, Partition, ReadCommand, ScanCommand, Slice};
 use types::{TableId, Token};
 
@@ -13,6 +14,22 @@ pub(crate) fn encode_mutate(token: Token, mutation: &[u8]) -> Vec<u8> {
     out.extend_from_slice(&token.0.to_be_bytes());
     out.extend_from_slice(mutation);
     out
+}
+
+/// A counter update with the level that its leader answers at.
+pub(crate) fn encode_count(token: Token, consistency: Consistency, mutation: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(10 + mutation.len());
+    out.extend_from_slice(&token.0.to_be_bytes());
+    out.extend_from_slice(&consistency.code().to_be_bytes());
+    out.extend_from_slice(mutation);
+    out
+}
+
+pub(crate) fn decode_count(bytes: &[u8]) -> Result<(Token, Consistency, &[u8]), String> {
+    let (token, rest) = decode_token(bytes)?;
+    let (code, mutation) = rest.split_first_chunk::<2>().ok_or(MALFORMED)?;
+    let consistency = Consistency::from_code(u16::from_be_bytes(*code)).map_err(|error| error.to_string())?;
+    Ok((token, consistency, mutation))
 }
 
 pub(crate) fn decode_token(bytes: &[u8]) -> Result<(Token, &[u8]), String> {

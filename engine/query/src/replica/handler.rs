@@ -64,6 +64,10 @@ async fn answer_seldom(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> 
             let (partitions, more) = super::scan(node, version, codec::decode_scan(command)?).await?;
             Ok(codec::encode_scanned(&partitions, more))
         }
+        verb::COUNT => {
+            let (token, consistency, mutation) = codec::decode_count(payload)?;
+            super::count(node, token, mutation.to_vec(), consistency).await.map(|()| Vec::new())
+        }
         verb::TRUNCATE => {
             let id = payload.try_into().map_err(|_| codec::MALFORMED)?;
             super::truncate(node, TableId(u128::from_be_bytes(id))).await.map(|()| Vec::new())

@@ -3,6 +3,7 @@
 //! A partition belongs to one shard of the node; work that arrives on another is sent there.
 
 mod codec;
+mod count;
 mod handler;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,8 @@ use types::{TableId, Token};
 
 use crate::node::Node;
 
-pub(crate) use codec::{decode_answer, decode_scanned, encode_mutate, encode_read, encode_scan};
+pub(crate) use codec::{decode_answer, decode_scanned, encode_count, encode_mutate, encode_read, encode_scan};
+pub(crate) use count::{CounterTurns, count};
 pub use handler::ReplicaHandler;
 
 /// What nodes ask each other.
@@ -24,6 +26,8 @@ pub(crate) mod verb {
     pub const READ: Verb = Verb(2);
     pub const SCAN: Verb = Verb(3);
     pub const TRUNCATE: Verb = Verb(4);
+    /// A counter update, to the replica that leads it.
+    pub const COUNT: Verb = Verb(5);
     // From 0x80 on they go over the control connection, past any queue of statements.
     pub const SCHEMA_PUSH: Verb = Verb(0x80);
     pub const SCHEMA_PULL: Verb = Verb(0x81);

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use types::{ColumnDef, KeyspaceDef, TableDef, TableId, quote_identifier as identifier};
+use cql::lexer::quote_identifier as identifier;
+use types::{ColumnDef, KeyspaceDef, TableDef, TableId, UserType};
 
 pub fn string(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -21,6 +22,12 @@ pub fn keyspace(keyspace: &KeyspaceDef) -> String {
         map(options.iter().map(|(k, v)| (k.as_str(), v.as_str()))),
         keyspace.durable_writes
     )
+}
+
+pub fn user_type(udt: &UserType) -> String {
+    let fields = udt.fields.iter().map(|(name, ty)| format!("    {} {ty}", identifier(name)));
+    let fields = fields.collect::<Vec<_>>().join(",\n");
+    format!("CREATE TYPE {}.{} (\n{fields}\n)", identifier(&udt.keyspace), identifier(&udt.name))
 }
 
 pub fn table(table: &TableDef) -> String {

@@ -9,10 +9,11 @@ use types::{KeyspaceDef, TableDef};
 use super::Schema;
 use crate::ddl;
 
-/// What an entry is about. Keyspaces sort before tables.
+/// What an entry is about. Keyspaces sort before types, and these before tables.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     Keyspace(String),
+    Type(String, String),
     Table(String, String),
 }
 
@@ -86,6 +87,7 @@ impl Document {
             let statement = entry.statement.as_deref().unwrap_or("").replace('\\', "\\\\").replace('\n', "\\n");
             let _ = match target {
                 Target::Keyspace(name) => writeln!(text, "{} keyspace {name} {statement}", entry.changed_us),
+                Target::Type(ks, name) => writeln!(text, "{} type {ks}.{} {statement}", entry.changed_us, word(name)),
                 Target::Table(ks, name) => writeln!(text, "{} table {ks}.{name} {statement}", entry.changed_us),
             };
         }
@@ -105,6 +107,7 @@ impl Document {
             let changed_us = time.parse().map_err(|_| malformed())?;
             let target = match (kind, name.split_once('.')) {
                 ("keyspace", None) => Target::Keyspace(name.into()),
+                ("type", Some((ks, name))) => Target::Type(ks.into(), unescape(name)),
                 ("table", Some((ks, table))) => Target::Table(ks.into(), table.into()),
                 _ => return Err(malformed()),
             };
@@ -128,9 +131,40 @@ impl Document {
         self.entries.iter().filter_map(live).collect()
     }
 
+    /// The types of every keyspace, those first that others are made of.
+    fn read_types(&self, keyspaces: &mut BTreeMap<String, KeyspaceDef>) -> Result<(), DocumentError> {
+        let is_type = |(target, entry): (&Target, &Entry)| match (target, &entry.statement) {
+            (Target::Type(ks, name), Some(statement)) => Some((ks.clone(), name.clone(), statement.clone())),
+            _ => None,
+        };
+        let mut left: Vec<(String, String, String)> = self.entries.iter().filter_map(is_type).collect();
+        while !left.is_empty() {
+            let before = left.len();
+            let mut failure = None;
+            left.retain(|(ks, name, statement)| {
+                let Some(keyspace) = keyspaces.get_mut(ks) else { return false };
+                match ddl::read_type(statement, &keyspace.types) {
+                    Ok(read) => {
+                        keyspace.types.insert(name.clone(), Arc::new(read));
+                        false
+                    }
+                    Err(error) => {
+                        failure = Some((Target::Type(ks.clone(), name.clone()), error.to_string()));
+                        true
+                    }
+                }
+            });
+            if let (Some((target, cause)), true) = (failure, left.len() == before) {
+                return Err(DocumentError::Definition { target, cause });
+            }
+        }
+        Ok(())
+    }
+
     /// Reads every definition. A table whose keyspace is gone is gone too.
     pub fn build(&self) -> Result<Schema, DocumentError> {
         let mut keyspaces: BTreeMap<String, KeyspaceDef> = BTreeMap::new();
+        let mut types_read = false;
         for (target, entry) in &self.entries {
             let Some(statement) = &entry.statement else { continue };
             let failed = |cause: String| DocumentError::Definition { target: target.clone(), cause };
@@ -139,17 +173,33 @@ impl Document {
                     let def = ddl::read_keyspace(statement).map_err(|e| failed(e.to_string()))?;
                     keyspaces.insert(name.clone(), def);
                 }
+                // All of them together, below: they may need one another.
+                Target::Type(..) => {}
                 Target::Table(ks, name) => {
+                    // The first table: every keyspace and every type has come before.
+                    if !types_read {
+                        types_read = true;
+                        self.read_types(&mut keyspaces)?;
+                    }
                     let Some(keyspace) = keyspaces.get_mut(ks) else { continue };
-                    let mut def: TableDef = ddl::read_table(statement).map_err(|e| failed(e.to_string()))?;
+                    let known = &keyspace.types;
+                    let mut def: TableDef = ddl::read_table(statement, known).map_err(|e| failed(e.to_string()))?;
                     def.version = entry.changed_us as u64;
                     keyspace.tables.insert(name.clone(), Arc::new(def));
                 }
             }
         }
+        if !types_read {
+            self.read_types(&mut keyspaces)?;
+        }
         let keyspaces = keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect();
         Ok(Schema::new(self.version(), keyspaces))
     }
+}
+
+/// A name of any characters as one word.
+fn word(name: &str) -> String {
+    name.replace('\\', "\\\\").replace(' ', "\\s").replace('\n', "\\n")
 }
 
 fn unescape(text: &str) -> String {
@@ -159,6 +209,7 @@ fn unescape(text: &str) -> String {
         match (c, c == '\\') {
             (_, true) => out.push(match chars.next() {
                 Some('n') => '\n',
+                Some('s') => ' ',
                 other => other.unwrap_or('\\'),
             }),
             (c, _) => out.push(c),

@@ -14,7 +14,7 @@ mod document;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use types::{KeyspaceDef, TableDef, TableId};
+use types::{KeyspaceDef, TableDef, TableId, UserType};
 
 pub use document::{Change, ChangeKind, Target};
 
@@ -42,6 +42,11 @@ impl Schema {
 
     pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<TableDef>> {
         self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+
+    /// The user types of a keyspace.
+    pub fn types_of(&self, keyspace: &str) -> BTreeMap<String, Arc<UserType>> {
+        self.keyspaces.get(keyspace).map(|keyspace| keyspace.types.clone()).unwrap_or_default()
     }
 
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableDef>> {

@@ -63,7 +63,7 @@ impl SystemTables {
             keyspaces.insert(name.to_string(), KeyspaceDef::new(name, Replication::Local));
         }
         for text in definitions::TABLES {
-            let table = ddl::read_table(text).expect("the definitions are constant and tested");
+            let table = ddl::read_table(text, &BTreeMap::new()).expect("the definitions are constant and tested");
             if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
                 keyspace.tables.insert(table.name.clone(), Arc::new(table));
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use storage::{Cell, Clustering, Liveness, Partition, Row};
-use types::{ColumnDef, ColumnKind, KeyspaceDef, TableDef, collection, serialize_partition_key};
+use types::{ColumnDef, ColumnKind, KeyspaceDef, TableDef, UserType, collection, serialize_partition_key};
 
 use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View};
 
@@ -38,6 +38,10 @@ fn inet(address: IpAddr) -> Vec<u8> {
     }
 }
 
+fn list(items: &[String]) -> Vec<u8> {
+    collection::write_collection(items.len(), items.iter().map(String::as_bytes))
+}
+
 fn set(items: &[String]) -> Vec<u8> {
     collection::write_collection(items.len(), items.iter().map(String::as_bytes))
 }
@@ -61,6 +65,9 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>) -> Vec<Values> {
         ("system", "peers_v2") => view.peers.iter().map(peer_v2).collect(),
         ("system_schema", "keyspaces") => keyspaces().map(|keyspace| keyspace_row(keyspace)).collect(),
         ("system_schema", "tables") => tables().map(|def| table_row(def)).collect(),
+        ("system_schema", "types") => {
+            keyspaces().flat_map(|keyspace| keyspace.types.values()).map(|udt| type_row(udt)).collect()
+        }
         ("system_schema", "columns") => {
             tables().flat_map(|def| def.columns().map(|column| column_row(def, column)).collect::<Vec<_>>()).collect()
         }
@@ -126,6 +133,11 @@ fn keyspace_row(keyspace: &KeyspaceDef) -> Values {
     ])
 }
 
+fn flags(table: &TableDef) -> Vec<String> {
+    let counter = table.is_counter().then_some("counter");
+    ["compound"].into_iter().chain(counter).map(str::to_string).collect()
+}
+
 fn table_row(table: &TableDef) -> Values {
     let options = &table.options;
     let other = |name: &str, default: &str| {
@@ -146,7 +158,7 @@ fn table_row(table: &TableDef) -> Values {
         ("dclocal_read_repair_chance", fraction("dclocal_read_repair_chance", 0.0)),
         ("default_time_to_live", int(options.default_time_to_live_s as i32)),
         ("extensions", map(&BTreeMap::new())),
-        ("flags", set(&["compound".to_string()])),
+        ("flags", set(&flags(table))),
         ("gc_grace_seconds", int(options.gc_grace_seconds as i32)),
         ("id", uuid(table.id.0)),
         ("max_index_interval", number("max_index_interval", 2048)),
@@ -154,6 +166,17 @@ fn table_row(table: &TableDef) -> Values {
         ("min_index_interval", number("min_index_interval", 128)),
         ("read_repair_chance", fraction("read_repair_chance", 0.0)),
         ("speculative_retry", text(other("speculative_retry", "99PERCENTILE"))),
+    ])
+}
+
+fn type_row(udt: &UserType) -> Values {
+    let names: Vec<String> = udt.fields.iter().map(|(name, _)| name.clone()).collect();
+    let types: Vec<String> = udt.field_types().map(ToString::to_string).collect();
+    BTreeMap::from([
+        ("keyspace_name", text(&udt.keyspace)),
+        ("type_name", text(&udt.name)),
+        ("field_names", list(&names)),
+        ("field_types", list(&types)),
     ])
 }
 
