@@ -13,4 +13,6 @@ pub mod topology;
 
 pub use messaging::{CallError, Handler, Incoming, Messenger, MessengerConfig, Payload, Reply, Response, Verb};
 pub use quorum::{Level, Outcome, ReadDecision, Requirement, Shortfall, Unavailable, WriteDecision};
-pub use topology::{DcIndex, Node, NodeConfig, NodeIndex, ReplicaSet, ReplicationMap, Topology, TopologyError};
+pub use topology::{
+    DcIndex, Node, NodeConfig, NodeIndex, ReplicaSet, ReplicationMap, TokenRange, Topology, TopologyError, fraction,
+};

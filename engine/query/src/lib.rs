@@ -4,6 +4,7 @@
 //! - `ddl`, `plan`: statements with names and types resolved. Pure.
 //! - `execute`: plans with values, page by page; `coordinator`: to as many replicas as the consistency level asks for;
 //!   `replica`: what this node does when it is asked.
+//! - [`settings`]: what a node can be told by name; `system.config` shows it.
 //! - [`Node`]: one shard's view of all that.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -18,6 +19,9 @@ mod plan;
 mod prepared;
 mod replica;
 mod schema;
+pub mod settings;
+mod shards;
+mod snapshots;
 mod system;
 
 pub use error::QueryError;
@@ -26,4 +30,6 @@ pub use node::{Config, IGNORE_MSB, Node, Timeouts};
 pub use replica::ReplicaHandler;
 pub use schema::Change;
 pub use schema::agreement::{Agreement, LoadError, load as load_schema};
-pub use system::CQL_VERSION;
+pub use shards::Starting;
+pub use snapshots::TableSnapshot;
+pub use system::{CQL_VERSION, RELEASE_VERSION};

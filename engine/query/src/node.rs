@@ -12,12 +12,13 @@ use std::time::Duration;
 use cluster::{Messenger, NodeIndex, ReplicaSet, ReplicationMap, Topology};
 use reactor::Group;
 use storage::{ListPaths, Storage};
-use types::{KeyspaceDef, TableDef, Token, shard_of};
+use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
 
 use crate::error::{QueryError, invalid, server};
 use crate::prepared::PreparedCache;
 use crate::replica::CounterTurns;
 use crate::schema::{Change, Schema, agreement};
+use crate::settings::{Origin, SettingError, Settings};
 use crate::system::{self, NodeView, SystemTables};
 
 /// How long a coordinator waits for replicas. Defaults are Cassandra's.
@@ -46,6 +47,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Prepared statements kept per shard; the least recently prepared go first.
     pub prepared_max: usize,
+    /// By name, as a configuration file has them.
+    pub settings: Vec<(String, String)>,
 }
 
 /// Who wants to hear of schema changes: one per connection that registered for events.
@@ -63,6 +66,7 @@ pub struct Node {
     schema: RefCell<Arc<Schema>>,
     replication: RefCell<BTreeMap<String, Rc<ReplicationMap>>>,
     pub(crate) system: SystemTables,
+    pub settings: Settings,
     pub(crate) prepared: RefCell<PreparedCache>,
     pub(crate) shard: usize,
     pub(crate) shards: usize,
@@ -70,15 +74,28 @@ pub struct Node {
     /// Of the elements that lists get.
     pub(crate) list_paths: RefCell<ListPaths>,
     pub(crate) counters: CounterTurns,
+    /// Of requests that are traced without being asked to be, 0 to 1.
+    pub trace_probability: Cell<f64>,
+    started_ns: u64,
+    /// Whether new connections are served.
+    pub accepts_clients: Cell<bool>,
+    /// All that was in memory is on disk, and the node is about to end.
+    pub drained: Cell<bool>,
     listeners: RefCell<BTreeMap<u64, SchemaListener>>,
     next_listener: Cell<u64>,
 }
 
 impl Node {
-    pub fn new(config: Config, topology: Arc<Topology>, storage: Rc<Storage>, schema: Arc<Schema>) -> Rc<Self> {
+    pub fn new(
+        config: Config,
+        topology: Arc<Topology>,
+        storage: Rc<Storage>,
+        schema: Arc<Schema>,
+    ) -> Result<Rc<Self>, SettingError> {
         let (shard, shards) = reactor::shard_index();
         let node = Rc::new(Self {
             prepared: RefCell::new(PreparedCache::new(config.prepared_max)),
+            settings: Settings::new(&config.settings)?,
             config,
             topology,
             storage,
@@ -91,11 +108,27 @@ impl Node {
             last_timestamp: Cell::new(0),
             list_paths: RefCell::new(ListPaths::new(reactor::random())),
             counters: CounterTurns::new(),
+            trace_probability: Cell::new(0.0),
+            started_ns: reactor::now(),
+            accepts_clients: Cell::new(true),
+            drained: Cell::new(false),
             listeners: RefCell::new(BTreeMap::new()),
             next_listener: Cell::new(0),
         });
         node.take_schema(schema);
-        node
+        Ok(node)
+    }
+
+    /// Changes a setting on every shard.
+    pub async fn set_setting(&self, name: &str, value: &str) -> Result<(), QueryError> {
+        // Here first: what is wrong is wrong everywhere.
+        self.settings.set(name, value, Origin::Cql).map_err(|error| invalid!("{error}"))?;
+        let (name, value) = (name.to_string(), value.to_string());
+        let set = move |node: Rc<Node>| {
+            let result = node.settings.set(&name, &value, Origin::Cql);
+            async move { result }
+        };
+        self.on_every_shard("set-setting", set).await.map(drop).map_err(server)
     }
 
     /// Messages to other nodes go through it; a node without one is alone.
@@ -220,6 +253,34 @@ impl Node {
         }
     }
 
+    /// Whether the current shard keeps the partitions of a table at `token`.
+    pub fn owns_on_this_shard(&self, table: TableId, token: Token) -> bool {
+        let keyspace = self.schema().table_by_id(table).map(|def| def.keyspace.clone());
+        let replicas = keyspace.and_then(|keyspace| self.replicas(&keyspace, token).ok());
+        self.owner_shard(token) == self.shard && replicas.is_some_and(|replicas| replicas.nodes().contains(&self.me()))
+    }
+
+    pub fn uptime_ms(&self) -> u64 {
+        (reactor::now() - self.started_ns) / 1_000_000
+    }
+
+    /// What nodes see as the state of another, or of themselves.
+    pub fn sees_alive(&self, node: NodeIndex) -> bool {
+        self.is_alive(node)
+    }
+
+    pub fn schema_version_of(&self, node: NodeIndex) -> Option<u128> {
+        match node == self.me() {
+            true => Some(self.schema().version),
+            false => self.messenger().and_then(|messenger| messenger.schema_version_of(node)),
+        }
+    }
+
+    /// Definitions of the system keyspaces.
+    pub fn system_keyspaces(&self) -> impl Iterator<Item = &Arc<KeyspaceDef>> {
+        self.system.keyspaces()
+    }
+
     pub fn me(&self) -> NodeIndex {
         self.topology.local_index()
     }
@@ -251,15 +312,19 @@ impl Node {
             rack: node.rack.clone(),
             tokens: node.tokens.iter().map(|token| token.0).collect(),
             schema_version,
+            is_alive: self.is_alive(node.index),
         };
         let version_of = |index| messenger.as_ref().and_then(|messenger| messenger.schema_version_of(index));
         let peers = self.topology.peers().map(|peer| view_of(peer, version_of(peer.index).unwrap_or(0))).collect();
+        let primary_ranges = self.topology.primary_ranges(self.me());
         read(&system::View {
             cluster_name: &self.config.cluster_name,
             local: view_of(self.topology.local(), schema.version),
             peers,
             schema: &schema,
             system: &self.system,
+            primary_ranges: &primary_ranges,
+            trace_probability: self.trace_probability.get(),
         })
     }
 }

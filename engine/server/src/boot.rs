@@ -12,7 +12,7 @@ use reactor::{Group, fs, net, time};
 use storage::Storage;
 
 use crate::config::NodeConfig;
-use crate::session;
+use crate::{admin, housekeeping, session};
 
 /// Each variant says what could not be done, and with what.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,8 @@ pub enum BootError {
     Schema(#[from] query::LoadError),
     #[error("the list of nodes: {0}")]
     Topology(#[from] TopologyError),
+    #[error(transparent)]
+    Settings(#[from] query::settings::SettingError),
     #[error("storage: {0}")]
     Storage(#[from] storage::Error),
     #[error("cannot listen on {addr}: {cause}; is another server running there?")]
@@ -53,11 +55,12 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
             data_dir: config.data_dir.clone(),
             timeouts: config.timeouts.clone(),
             prepared_max: 10_000,
+            settings: config.settings(),
         },
         topology.clone(),
         storage,
         schema,
-    );
+    )?;
     reactor::set_local(node.clone());
     if shard == 0 {
         Agreement::install(document);
@@ -71,10 +74,16 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
         node.use_messenger(messenger);
     }
     let addr = topology.local().native_addr();
-    let listener = net::listen(addr).await.map_err(|cause| BootError::Listen { addr, cause })?;
+    let listener = listen(addr).await?;
+    if let (0, Some(address)) = (shard, config.api_address) {
+        let listener = listen(address).await?;
+        drop(reactor::spawn(Group::Maintenance, "admin-listener", admin::serve(node.clone(), listener)));
+        housekeeping::spawn(&node);
+    }
     ready();
     loop {
         match listener.accept().await {
+            Ok(_) if !node.accepts_clients.get() => {}
             Ok(connection) => {
                 let serve = session::serve(node.clone(), connection, config.requests_per_connection_max);
                 drop(reactor::spawn(Group::Statement, "session", serve));
@@ -86,6 +95,10 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
             }
         }
     }
+}
+
+async fn listen(addr: SocketAddr) -> Result<net::Listener, BootError> {
+    net::listen(addr).await.map_err(|cause| BootError::Listen { addr, cause })
 }
 
 async fn create_folders(path: &str) -> Result<(), BootError> {

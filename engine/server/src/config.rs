@@ -1,6 +1,7 @@
 //! What a node is told when it starts.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use storage::SyncMode;
 
@@ -13,6 +14,8 @@ pub struct NodeConfig {
     pub address: IpAddr,
     /// All nodes of the cluster, the same list in the same order on each of them.
     pub nodes: Vec<cluster::NodeConfig>,
+    /// Where the admin API listens; it has no authentication, so at a place that only operators reach. `None`: nowhere.
+    pub api_address: Option<SocketAddr>,
     pub data_dir: String,
     pub commitlog_dir: String,
     pub sync: SyncMode,
@@ -29,6 +32,8 @@ pub struct NodeConfig {
     pub timeouts: Timeouts,
     /// Requests that one connection may have in flight before no more are read from it.
     pub requests_per_connection_max: usize,
+    /// Further settings by name, as a configuration file has them.
+    pub settings: Vec<(String, String)>,
     /// Fault injection for tests of the durability oracle; see `storage::Config`.
     pub fault_skip_commitlog_sync: bool,
 }
@@ -41,6 +46,8 @@ impl NodeConfig {
             cluster_name: "Orrery".into(),
             address,
             nodes: vec![cluster::NodeConfig::new(address)],
+            api_address: None,
+            settings: Vec::new(),
             data_dir: storage.data_dir,
             commitlog_dir: storage.commitlog_dir,
             sync: storage.sync,
@@ -54,6 +61,42 @@ impl NodeConfig {
             requests_per_connection_max: 1024,
             fault_skip_commitlog_sync: false,
         }
+    }
+
+    /// What `system.config` shows: this, by the names of a configuration file, and the further settings.
+    pub(crate) fn settings(&self) -> Vec<(String, String)> {
+        let list = |items: &[&str]| format!("[{}]", items.join(", "));
+        let ms = |duration: Duration| duration.as_millis().to_string();
+        let local = self.nodes.iter().find(|node| node.address == self.address);
+        let mut settings = vec![
+            ("cluster_name", self.cluster_name.clone()),
+            ("listen_address", self.address.to_string()),
+            ("rpc_address", self.address.to_string()),
+            ("data_file_directories", list(&[&self.data_dir])),
+            ("commitlog_directory", self.commitlog_dir.clone()),
+            ("commitlog_segment_size_in_mb", (self.commitlog_segment_bytes >> 20).to_string()),
+            ("commitlog_total_space_in_mb", (self.commitlog_bytes >> 20).to_string()),
+            ("compaction_throughput_mb_per_sec", self.compaction_mb_per_s.unwrap_or(0.0).to_string()),
+            ("read_request_timeout_in_ms", ms(self.timeouts.read)),
+            ("write_request_timeout_in_ms", ms(self.timeouts.write)),
+            ("range_request_timeout_in_ms", ms(self.timeouts.range)),
+            ("truncate_request_timeout_in_ms", ms(self.timeouts.truncate)),
+        ];
+        match self.sync {
+            SyncMode::Batch => settings.push(("commitlog_sync", "batch".into())),
+            SyncMode::Group { .. } => settings.push(("commitlog_sync", "group".into())),
+            SyncMode::Periodic { every } => settings.push(("commitlog_sync_period_in_ms", ms(every))),
+        }
+        if let Some(local) = local {
+            settings.push(("num_tokens", local.num_tokens.to_string()));
+            settings.push(("native_transport_port", local.native_port.to_string()));
+        }
+        if let Some(api) = self.api_address {
+            settings.push(("api_address", api.ip().to_string()));
+            settings.push(("api_port", api.port().to_string()));
+        }
+        let settings = settings.into_iter().map(|(name, value)| (name.to_string(), value));
+        settings.chain(self.settings.iter().cloned()).collect()
     }
 
     /// One shard's share of it.

@@ -5,8 +5,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admin;
 mod boot;
 mod config;
+mod housekeeping;
 mod outbox;
 mod session;
 

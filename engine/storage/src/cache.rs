@@ -52,6 +52,13 @@ impl BlockCache {
         }
     }
 
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.data.borrow_mut().clear();
+        self.index.borrow_mut().clear();
+        self.rows.clear();
+    }
+
     /// A name for a file's blocks, never given twice.
     pub fn name_file(&self) -> u64 {
         self.next_file.set(self.next_file.get() + 1);

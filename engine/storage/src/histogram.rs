@@ -39,6 +39,20 @@ impl Histogram {
         self.counts[class] += 1;
     }
 
+    /// The largest number of each class but the last.
+    pub fn offsets() -> &'static [u64] {
+        &OFFSETS
+    }
+
+    /// By class.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    pub fn merge(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+    }
+
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

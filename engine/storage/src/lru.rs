@@ -95,6 +95,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
         }
     }
 
+    pub fn clear(&mut self) {
+        while self.oldest != NONE {
+            self.remove_slot(self.oldest);
+        }
+    }
+
     fn links(&mut self, slot: u32) -> Option<(&mut u32, &mut u32)> {
         let entry = self.entries.get_mut(slot as usize)?.as_mut()?;
         Some((&mut entry.newer, &mut entry.older))

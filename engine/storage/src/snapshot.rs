@@ -4,10 +4,11 @@
 //!
 //! Each shard links its own SSTables; when all have, one of them describes the snapshot.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use reactor::fs;
+use reactor::{OpenFlags, fs};
 use types::TableId;
 
 use crate::sstable::{Sstable, parse_name};
@@ -22,6 +23,12 @@ pub struct Snapshot {
     pub tag: String,
     /// Names of the files, of all shards.
     pub files: Vec<String>,
+    /// Bytes of files that the table itself has no more, and of all files.
+    pub live_bytes: u64,
+    pub total_bytes: u64,
+    /// Seconds since the epoch, as the manifest says.
+    pub created_s: Option<u64>,
+    pub expires_s: Option<u64>,
 }
 
 /// A tag becomes a folder's name.
@@ -43,6 +50,22 @@ pub(crate) async fn names(folder: &str) -> Result<Vec<String>, Error> {
     }
 }
 
+/// `None` when it is gone meanwhile.
+async fn file_bytes(path: &str) -> Result<Option<u64>, Error> {
+    match fs::File::open(path, OpenFlags { read: true, ..Default::default() }).await {
+        Ok(file) => file.size().await.map(Some).map_err(Error::io(path, "size")),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(Error::io(path, "open")(error)),
+    }
+}
+
+/// Seconds since the epoch, of a member of the manifest.
+fn moment(manifest: &str, member: &str) -> Option<u64> {
+    let (_, rest) = manifest.split_once(&format!("\"{member}\":\""))?;
+    let (text, _) = rest.split_once('"')?;
+    u64::try_from(types::calendar::timestamp_from_text(text).ok()? / 1000).ok()
+}
+
 impl Storage {
     /// Flushes the table and links what this shard has of it. A tag that exists is an error.
     pub async fn snapshot(&self, table: TableId, tag: &str) -> Result<u64, Error> {
@@ -50,6 +73,12 @@ impl Storage {
         let table = self.table(table)?;
         self.flush_table(&table).await?;
         self.link_sstables(&table, tag, |_| true).await
+    }
+
+    /// As [`snapshot`](Self::snapshot), without what is in memory.
+    pub async fn snapshot_on_disk(&self, table: TableId, tag: &str) -> Result<u64, Error> {
+        check_tag(tag)?;
+        self.link_sstables(&self.table(table)?, tag, |_| true).await
     }
 
     /// Links the SSTables that are wanted; says how many files.
@@ -77,8 +106,15 @@ impl Storage {
         Ok(files)
     }
 
-    /// Writes `manifest.json` and `schema.cql` of a snapshot; for one shard, when all have linked their files.
-    pub async fn describe_snapshot(&self, table: TableId, tag: &str, schema_cql: &str) -> Result<(), Error> {
+    /// Writes `manifest.json` and `schema.cql` of a snapshot; for one shard, when all have linked their files. `times`
+    /// are when it was made and when it may go, in seconds since the epoch.
+    pub async fn describe_snapshot(
+        &self,
+        table: TableId,
+        tag: &str,
+        schema_cql: &str,
+        times: (u64, Option<u64>),
+    ) -> Result<(), Error> {
         check_tag(tag)?;
         let table = self.table(table)?;
         let folder = format!("{}/snapshots/{tag}", table.folder);
@@ -88,7 +124,12 @@ impl Storage {
         for (at, name) in files.iter().enumerate() {
             let _ = write!(json, "{}\"{name}\"", if at == 0 { "" } else { "," });
         }
-        json.push_str("]}");
+        let instant = |seconds: u64| types::calendar::timestamp_to_text((seconds * 1000) as i64);
+        let _ = write!(json, "],\"created_at\":\"{}\"", instant(times.0));
+        if let Some(expires_s) = times.1 {
+            let _ = write!(json, ",\"expires_at\":\"{}\"", instant(expires_s));
+        }
+        json.push('}');
         for (name, text) in [("manifest.json", json.as_str()), ("schema.cql", schema_cql)] {
             let path = format!("{folder}/{name}");
             fs::replace(&folder, name, text.as_bytes()).await.map_err(Error::io(&path, "replace"))?;
@@ -101,9 +142,23 @@ impl Storage {
         let mut found = Vec::new();
         for table in self.tables_by_id() {
             let folder = format!("{}/snapshots", table.folder);
+            let there: BTreeSet<String> = names(&table.folder).await?.into_iter().collect();
             for tag in names(&folder).await? {
-                let files = names(&format!("{folder}/{tag}")).await?;
-                found.push(Snapshot { table: table.def().id, tag, files });
+                let own = format!("{folder}/{tag}");
+                let files = names(&own).await?;
+                let (mut live_bytes, mut total_bytes) = (0, 0);
+                for name in &files {
+                    let Some(bytes) = file_bytes(&format!("{own}/{name}")).await? else { continue };
+                    total_bytes += bytes;
+                    // A link to a file that the table has costs nothing.
+                    let is_shared = name.ends_with(".db") && there.contains(name);
+                    live_bytes += if is_shared { 0 } else { bytes };
+                }
+                let manifest = fs::read(&format!("{own}/manifest.json")).await.unwrap_or_default();
+                let manifest = String::from_utf8_lossy(&manifest);
+                let (created_s, expires_s) = (moment(&manifest, "created_at"), moment(&manifest, "expires_at"));
+                let table = table.def().id;
+                found.push(Snapshot { table, tag, files, live_bytes, total_bytes, created_s, expires_s });
             }
         }
         Ok(found)

@@ -42,6 +42,8 @@ pub struct TableStats {
     /// Damaged ones, those that cannot even be opened included.
     pub quarantined_sstables: u64,
     pub disk_bytes: u64,
+    /// Partitions of all SSTables; one that lies in several counts for each.
+    pub sstable_partitions: u64,
     /// Summaries, bloom filters and checksums.
     pub sstable_memory_bytes: u64,
     pub flushes: u64,

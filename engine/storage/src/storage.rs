@@ -507,6 +507,7 @@ impl Storage {
                 sstables: table.sstables.borrow().len() as u64,
                 quarantined_sstables: table.quarantine.len() as u64,
                 disk_bytes: table.sstables.borrow().iter().map(|sstable| sstable.disk_bytes).sum(),
+                sstable_partitions: table.sstables.borrow().iter().map(|s| s.figures.partitions).sum(),
                 sstable_memory_bytes: table.sstables.borrow().iter().map(|s| s.memory_bytes() as u64).sum(),
                 flushes: counts.flushes.get(),
                 flushed_bytes: counts.flushed_bytes.get(),

@@ -55,6 +55,8 @@ pub(crate) struct Table {
     pub memory: RefCell<Memory>,
     /// No compaction by itself before then, by the shard's clock: the last one failed.
     pub compaction_after_ns: Cell<u64>,
+    /// Compacted when its strategy wants it, or only when somebody does.
+    pub auto_compaction: Cell<bool>,
     pub dropped: Cell<bool>,
     /// Its columns are about to change: writes wait.
     pub held: Cell<bool>,
@@ -123,6 +125,7 @@ impl Table {
             compacted: Notify::new(),
             memory: RefCell::default(),
             compaction_after_ns: Cell::new(0),
+            auto_compaction: Cell::new(true),
             dropped: Cell::new(false),
             held: Cell::new(false),
             quarantine: Quarantine::default(),

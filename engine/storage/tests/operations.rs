@@ -127,16 +127,26 @@ fn snapshots_are_restored_by_the_shards_that_own_the_data() {
         let before = keys(&storage, &def).await;
         assert!(storage.snapshot(def.id, "../x").await.unwrap_err().to_string().contains("snapshot"));
         storage.snapshot(def.id, "one").await.unwrap();
-        storage.describe_snapshot(def.id, "one", "CREATE TABLE ..").await.unwrap();
+        storage
+            .describe_snapshot(def.id, "one", "CREATE TABLE ..", (1_700_000_000, Some(1_700_000_060)))
+            .await
+            .unwrap();
         assert!(matches!(storage.snapshot(def.id, "one").await, Err(Error::Io { .. })), "a tag is used once");
         storage.truncate(def.id).await.unwrap();
         assert_eq!(keys(&storage, &def).await, [] as [String; 0]);
         let tags: Vec<String> = storage.snapshots().await.unwrap().into_iter().map(|s| s.tag).collect();
+        let one = storage.snapshots().await.unwrap().remove(0);
+        assert_eq!((one.created_s, one.expires_s), (Some(1_700_000_000), Some(1_700_000_060)));
+        assert!(one.live_bytes == one.total_bytes && one.total_bytes > 0, "the table has none of the files any more");
         assert!(tags.len() == 2 && tags[0] == "one" && tags[1].starts_with("truncated-"), "{tags:?}");
 
         let folder = folder_of(&path);
         let manifest = std::fs::read_to_string(folder.join("snapshots/one/manifest.json")).unwrap();
-        assert!(manifest.starts_with("{\"files\":[\"me-") && manifest.ends_with("-big-Data.db\"]}"), "{manifest}");
+        assert!(
+            manifest.starts_with("{\"files\":[\"me-")
+                && manifest.contains("-big-Data.db\"],\"created_at\":\"2023-11-14T22:13:20"),
+            "{manifest}"
+        );
         std::fs::create_dir(folder.join("upload")).unwrap();
         for file in std::fs::read_dir(folder.join("snapshots/one")).unwrap() {
             let file = file.unwrap();

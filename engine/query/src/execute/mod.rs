@@ -8,6 +8,7 @@ mod page;
 mod part;
 mod rows;
 mod select;
+mod virtual_write;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -143,6 +144,10 @@ impl Node {
         match &prepared.planned.plan {
             Plan::Modify(modify) => {
                 self.modify(modify, execution).await?;
+                Ok(Outcome::Void)
+            }
+            Plan::ModifyVirtual(modify) => {
+                Box::pin(self.modify_virtual(modify, execution)).await?;
                 Ok(Outcome::Void)
             }
             Plan::Select(select) => Box::pin(self.select(select, execution)).await.map(Outcome::Body),

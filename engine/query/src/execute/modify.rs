@@ -157,7 +157,7 @@ impl Writing<'_> {
 }
 
 /// What one statement writes, partition by partition.
-fn partitions(
+pub(super) fn partitions(
     node: &Node,
     modify: &Modify,
     execution: Execution<'_>,

@@ -54,7 +54,7 @@ impl Node {
         };
         let mut collector = Collector::new(select, values, &context, parameters.skip_metadata, limits)?;
         let flow = if system::is_system(&select.table.keyspace) {
-            self.select_system(select, &mut collector, values, &context)?
+            Box::pin(self.select_system(select, &mut collector, values, &context)).await?
         } else {
             plan::check_read_consistency(parameters.consistency)?;
             match &select.partition {
@@ -225,15 +225,16 @@ impl Node {
         Ok(whole.into_iter().filter_map(clip).collect())
     }
 
-    fn select_system(
-        &self,
+    async fn select_system(
+        self: &Rc<Self>,
         select: &Select,
         collector: &mut Collector<'_>,
         values: &Values<'_>,
         context: &Context,
     ) -> Result<Flow, QueryError> {
         let table = &select.table;
-        let mut partitions: Vec<Partition> = self.system_view(|view| system::partitions(table, view));
+        let facts = system::Facts::gather(self, table).await?;
+        let mut partitions: Vec<Partition> = self.system_view(|view| system::partitions(table, view, &facts));
         match &select.partition {
             PartitionPlan::Keys(keys) => {
                 let keys = keys.keys(values, context)?;

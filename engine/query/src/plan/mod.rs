@@ -33,7 +33,13 @@ use crate::schema::Schema;
 pub(crate) enum Plan {
     Select(Select),
     Modify(Modify),
-    Batch { kind: cql::request::BatchKind, statements: Vec<Modify>, timestamp: Option<Source> },
+    /// A write to a table that shows the node's own state.
+    ModifyVirtual(Modify),
+    Batch {
+        kind: cql::request::BatchKind,
+        statements: Vec<Modify>,
+        timestamp: Option<Source>,
+    },
     Schema(Ddl),
     Truncate(Arc<TableDef>),
     Use(String),
@@ -100,7 +106,10 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
         Statement::Insert(_) | Statement::InsertJson(_) | Statement::Update(_) | Statement::Delete(_) => {
             let modify = plan_modify(node, &parsed.statement, keyspace, &mut markers)?;
             partition_key = modify.key.markers();
-            Plan::Modify(modify)
+            match crate::system::is_system(&modify.table.keyspace) {
+                true => Plan::ModifyVirtual(modify),
+                false => Plan::Modify(modify),
+            }
         }
         Statement::Batch(batch) => plan_batch(node, batch, keyspace, &mut markers, &mut partition_key)?,
         Statement::Use(name) => Plan::Use(name.clone()),
@@ -131,6 +140,9 @@ fn plan_batch(
     let mut statements = Vec::new();
     for statement in &batch.statements {
         let modify = plan_modify(node, statement, keyspace, markers)?;
+        if crate::system::is_system(&modify.table.keyspace) {
+            return Err(invalid!("Batches cannot write to virtual table {}", modify.table.name));
+        }
         if statements.is_empty() {
             *partition_key = modify.key.markers();
         }
@@ -160,7 +172,7 @@ fn plan_modify(
         _ => return Err(invalid!("Only UPDATE, INSERT and DELETE statements are allowed in a BATCH")),
     };
     let table = find_table(node, name, keyspace)?;
-    if crate::system::is_system(&table.keyspace) {
+    if crate::system::is_system(&table.keyspace) && !crate::system::is_writable(&table) {
         let text = format!("{} keyspace is not user-modifiable.", table.keyspace);
         return Err(QueryError::new(cql::response::ErrorKind::Unauthorized, text));
     }

@@ -4,14 +4,20 @@
 //! with it; a `SELECT` then treats them as it treats any partition.
 
 mod definitions;
+mod facts;
 mod rows;
+mod virtual_definitions;
+mod virtual_rows;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use cluster::TokenRange;
 use storage::Partition;
 use types::{KeyspaceDef, Replication, TableDef};
+
+pub use facts::Facts;
 
 use crate::ddl;
 use crate::schema::Schema;
@@ -28,6 +34,11 @@ pub fn is_system(keyspace: &str) -> bool {
     KEYSPACES.contains(&keyspace)
 }
 
+/// Whether statements may name the table as the one to write to: what they write changes the node itself.
+pub fn is_writable(table: &TableDef) -> bool {
+    table.keyspace == "system" && ["config", "one_row"].contains(&table.name.as_str())
+}
+
 /// One node as the system tables show it.
 #[derive(Clone, Debug)]
 pub struct NodeView {
@@ -40,6 +51,8 @@ pub struct NodeView {
     pub tokens: Vec<i64>,
     /// Zero: not known.
     pub schema_version: u128,
+    /// Of a peer, as seen from here.
+    pub is_alive: bool,
 }
 
 /// Everything that the rows are made from.
@@ -49,6 +62,14 @@ pub struct View<'a> {
     pub peers: Vec<NodeView>,
     pub schema: &'a Schema,
     pub system: &'a SystemTables,
+    pub primary_ranges: &'a [TokenRange],
+    pub trace_probability: f64,
+}
+
+impl View<'_> {
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeView> {
+        std::iter::once(&self.local).chain(&self.peers)
+    }
 }
 
 /// Definitions of all system tables.
@@ -62,7 +83,7 @@ impl SystemTables {
         for name in KEYSPACES {
             keyspaces.insert(name.to_string(), KeyspaceDef::new(name, Replication::Local));
         }
-        for text in definitions::TABLES {
+        for text in definitions::TABLES.iter().chain(virtual_definitions::TABLES) {
             let table = ddl::read_table(text, &BTreeMap::new()).expect("the definitions are constant and tested");
             if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
                 keyspace.tables.insert(table.name.clone(), Arc::new(table));
@@ -87,8 +108,8 @@ impl Default for SystemTables {
 }
 
 /// All partitions of a system table, in the order in which its rows were made.
-pub fn partitions(table: &TableDef, view: &View<'_>) -> Vec<Partition> {
-    rows::partitions(table, rows::rows(table, view))
+pub fn partitions(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Partition> {
+    rows::partitions(table, rows::rows(table, view, facts))
 }
 
 #[cfg(test)]
@@ -99,7 +120,7 @@ mod tests {
     fn every_definition_is_read() {
         let system = SystemTables::new();
         let count: usize = system.keyspaces().map(|keyspace| keyspace.tables.len()).sum();
-        assert_eq!(count, definitions::TABLES.len());
+        assert_eq!(count, definitions::TABLES.len() + virtual_definitions::TABLES.len());
         assert!(system.keyspace("system").is_some_and(|keyspace| keyspace.tables.contains_key("local")));
     }
 }

@@ -6,16 +6,17 @@ use std::net::IpAddr;
 use storage::{Cell, Clustering, Liveness, Partition, Row};
 use types::{ColumnDef, ColumnKind, KeyspaceDef, TableDef, UserType, collection, serialize_partition_key};
 
-use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View};
+use super::facts::Facts;
+use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View, virtual_rows};
 
 /// Values by column name; a column that is absent is null.
 pub(super) type Values = BTreeMap<&'static str, Vec<u8>>;
 
-fn text(value: impl AsRef<str>) -> Vec<u8> {
+pub(super) fn text(value: impl AsRef<str>) -> Vec<u8> {
     value.as_ref().as_bytes().to_vec()
 }
 
-fn int(value: i32) -> Vec<u8> {
+pub(super) fn int(value: i32) -> Vec<u8> {
     value.to_be_bytes().to_vec()
 }
 
@@ -23,15 +24,15 @@ fn double(value: f64) -> Vec<u8> {
     value.to_be_bytes().to_vec()
 }
 
-fn boolean(value: bool) -> Vec<u8> {
+pub(super) fn boolean(value: bool) -> Vec<u8> {
     vec![u8::from(value)]
 }
 
-fn uuid(value: u128) -> Vec<u8> {
+pub(super) fn uuid(value: u128) -> Vec<u8> {
     value.to_be_bytes().to_vec()
 }
 
-fn inet(address: IpAddr) -> Vec<u8> {
+pub(super) fn inet(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
@@ -56,7 +57,7 @@ fn tokens(node: &NodeView) -> Vec<u8> {
     set(&texts)
 }
 
-pub(super) fn rows(table: &TableDef, view: &View<'_>) -> Vec<Values> {
+pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Values> {
     let keyspaces = || view.system.keyspaces().chain(view.schema.keyspaces.values());
     let tables = || keyspaces().flat_map(|keyspace| keyspace.tables.values());
     match (table.keyspace.as_str(), table.name.as_str()) {
@@ -71,7 +72,7 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>) -> Vec<Values> {
         ("system_schema", "columns") => {
             tables().flat_map(|def| def.columns().map(|column| column_row(def, column)).collect::<Vec<_>>()).collect()
         }
-        _ => Vec::new(),
+        _ => virtual_rows::rows(table, view, facts),
     }
 }
 

@@ -64,6 +64,36 @@ impl Storage {
         Ok(())
     }
 
+    /// Whether a table is compacted when its strategy wants it. Until the next start; at first it is.
+    pub fn set_auto_compaction(&self, table: TableId, on: bool) -> Result<(), Error> {
+        self.table(table)?.auto_compaction.set(on);
+        if on {
+            self.wake_compaction();
+        }
+        Ok(())
+    }
+
+    pub fn auto_compaction(&self, table: TableId) -> Result<bool, Error> {
+        Ok(self.table(table)?.auto_compaction.get())
+    }
+
+    /// How many SSTables lie on each level.
+    pub fn sstables_per_level(&self, table: TableId) -> Result<Vec<u64>, Error> {
+        let table = self.table(table)?;
+        let mut levels = vec![0];
+        for sstable in table.sstables.borrow().iter() {
+            let level = sstable.standing.level as usize;
+            levels.resize(levels.len().max(level + 1), 0);
+            levels[level] += 1;
+        }
+        Ok(levels)
+    }
+
+    /// Forgets what was read from SSTables. Nothing but speed is lost.
+    pub fn drop_caches(&self) {
+        self.cache().clear();
+    }
+
     /// What is being done to SSTables now.
     pub fn compactions(&self) -> Vec<CompactionProgress> {
         self.compactions.progress()

@@ -92,7 +92,9 @@ impl Storage {
             return None;
         }
         let now = reactor::now();
-        let ready = |table: &Rc<Table>| !table.held_compaction() && table.compaction_after_ns.get() <= now;
+        let ready = |table: &Rc<Table>| {
+            !table.held_compaction() && table.auto_compaction.get() && table.compaction_after_ns.get() <= now
+        };
         let picked = self.tables_by_id().into_iter().filter(ready).filter_map(|table| {
             let picture = table.picture();
             let mut memory = table.memory.borrow().clone();

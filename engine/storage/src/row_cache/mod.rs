@@ -128,6 +128,14 @@ impl RowCache {
         inner.make_room();
     }
 
+    /// Forgets everything.
+    pub fn clear(&self) {
+        let inner = &mut *self.inner.borrow_mut();
+        let limit_bytes = std::mem::take(&mut inner.limit_bytes);
+        inner.make_room();
+        inner.limit_bytes = limit_bytes;
+    }
+
     /// Whether there is any room at all.
     pub fn is_on(&self) -> bool {
         self.inner.borrow().limit_bytes > 0

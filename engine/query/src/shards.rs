@@ -1,0 +1,42 @@
+//! Work on every shard of the node.
+
+use std::rc::Rc;
+
+use reactor::Group;
+
+use crate::node::Node;
+
+/// A shard of the node has not come up yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node is still starting")]
+pub struct Starting;
+
+impl Node {
+    /// Runs `work` on every shard side by side, each with its own `Node`; the answers are in the shards' order.
+    pub async fn on_every_shard<T, Fut>(
+        &self,
+        name: &'static str,
+        work: impl Fn(Rc<Node>) -> Fut + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Starting>
+    where
+        T: Send + 'static,
+        Fut: Future<Output = T> + 'static,
+    {
+        let started: Vec<_> = (0..self.shards)
+            .map(|shard| {
+                let work = work.clone();
+                reactor::submit_to_with(shard, Group::Maintenance, name, move || async move {
+                    match reactor::local::<Node>() {
+                        Some(node) => Ok(work(node).await),
+                        None => Err(Starting),
+                    }
+                })
+            })
+            .collect();
+        let mut answers = Vec::with_capacity(started.len());
+        for answer in started {
+            answers.push(answer.await);
+        }
+        answers.into_iter().collect()
+    }
+}
