@@ -2,10 +2,14 @@
 //! were quoted. Terms are untyped: `term` gives a constant its bytes once the type is known. A user type in a
 //! `CqlType` has its name alone, as `CqlType::named` makes it.
 
+mod derived;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use types::{CqlType, quote_identifier};
+
+pub use derived::{CreateIndex, CreateView, IndexPart, IndexTarget};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
@@ -19,13 +23,42 @@ pub enum Statement {
     Truncate(QualifiedName),
     CreateKeyspace(CreateKeyspace),
     AlterKeyspace(AlterKeyspace),
-    DropKeyspace { name: String, if_exists: bool },
+    DropKeyspace {
+        name: String,
+        if_exists: bool,
+    },
     CreateTable(CreateTable),
     AlterTable(AlterTable),
-    DropTable { name: QualifiedName, if_exists: bool },
+    DropTable {
+        name: QualifiedName,
+        if_exists: bool,
+    },
     CreateType(CreateType),
     AlterType(AlterType),
-    DropType { name: QualifiedName, if_exists: bool },
+    DropType {
+        name: QualifiedName,
+        if_exists: bool,
+    },
+    CreateView(CreateView),
+    AlterView {
+        name: QualifiedName,
+        if_exists: bool,
+        properties: Properties,
+    },
+    DropView {
+        name: QualifiedName,
+        if_exists: bool,
+    },
+    /// `PRUNE MATERIALIZED VIEW`
+    PruneView {
+        name: QualifiedName,
+        filter: Vec<Relation>,
+    },
+    CreateIndex(CreateIndex),
+    DropIndex {
+        name: QualifiedName,
+        if_exists: bool,
+    },
 }
 
 /// `keyspace.name`, or a name in the session's keyspace.

@@ -1,8 +1,11 @@
 //! Schema statements: from text to definitions, and what each of them changes. Pure.
 
 mod column_type;
+pub(crate) mod derived;
+pub(crate) mod index;
 mod options;
 mod user_type;
+pub(crate) mod view;
 
 use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
 use types::{ColumnDef, ColumnKind, KeyspaceDef, Replication, TableDef, TableId, UserType};
@@ -24,6 +27,11 @@ pub(crate) enum Ddl {
     AlterTable { keyspace: String, name: String, change: TableChange, if_exists: bool },
     DropTable { keyspace: String, name: String, if_exists: bool },
     Type(user_type::TypeDdl),
+    CreateView { keyspace: String, create: Box<ast::CreateView> },
+    AlterView { keyspace: String, name: String, properties: ast::Properties, if_exists: bool },
+    DropView { keyspace: String, name: String, if_exists: bool },
+    CreateIndex { keyspace: String, create: Box<ast::CreateIndex> },
+    DropIndex { keyspace: String, name: String, if_exists: bool },
 }
 
 /// What a statement does to the schema document.
@@ -97,6 +105,26 @@ pub(crate) fn resolve(
         Statement::DropTable { name, if_exists } => {
             let (keyspace, name) = qualify(name)?;
             Ddl::DropTable { keyspace, name, if_exists: *if_exists }
+        }
+        Statement::CreateView(create) => {
+            let (keyspace, _) = qualify(&create.name)?;
+            Ddl::CreateView { keyspace, create: Box::new(create.clone()) }
+        }
+        Statement::AlterView { name, if_exists, properties } => {
+            let (keyspace, name) = qualify(name)?;
+            Ddl::AlterView { keyspace, name, properties: properties.clone(), if_exists: *if_exists }
+        }
+        Statement::DropView { name, if_exists } => {
+            let (keyspace, name) = qualify(name)?;
+            Ddl::DropView { keyspace, name, if_exists: *if_exists }
+        }
+        Statement::CreateIndex(create) => {
+            let (keyspace, _) = qualify(&create.table)?;
+            Ddl::CreateIndex { keyspace, create: Box::new(create.clone()) }
+        }
+        Statement::DropIndex { name, if_exists } => {
+            let (keyspace, name) = qualify(name)?;
+            Ddl::DropIndex { keyspace, name, if_exists: *if_exists }
         }
         other => match user_type::resolve(other, &qualify)? {
             Some(ddl) => Ddl::Type(ddl),
@@ -216,7 +244,27 @@ pub(crate) fn decide(
     data_centres: &[String],
     now_us: i64,
 ) -> Result<Option<Decision>, QueryError> {
+    derived::check(ddl, schema)?;
+    let mut decision = decide_alone(ddl, schema, data_centres, now_us)?;
+    if let Some(decision) = &mut decision {
+        derived::follow(ddl, schema, decision);
+    }
+    Ok(decision)
+}
+
+/// [`decide`], without what becomes of the views and indexes of a table.
+fn decide_alone(
+    ddl: &Ddl,
+    schema: &Schema,
+    data_centres: &[String],
+    now_us: i64,
+) -> Result<Option<Decision>, QueryError> {
     match ddl {
+        Ddl::CreateView { .. }
+        | Ddl::AlterView { .. }
+        | Ddl::DropView { .. }
+        | Ddl::CreateIndex { .. }
+        | Ddl::DropIndex { .. } => derived::decide(ddl, schema, now_us),
         Ddl::CreateKeyspace { def, if_not_exists } => {
             if schema.keyspace(&def.name).is_some() {
                 return if *if_not_exists { Ok(None) } else { Err(QueryError::already_exists(&def.name, "")) };

@@ -21,6 +21,8 @@ pub(crate) enum Describe {
     },
     Keyspace(Option<String>),
     Table(Option<String>, String),
+    View(Option<String>, String),
+    Index(Option<String>, String),
     /// `DESCRIBE name`: a keyspace, or a table of the session's keyspace.
     Any(String),
 }
@@ -53,6 +55,14 @@ impl Describe {
                 Some((keyspace, table)) => Describe::Table(Some(name(keyspace)), name(table)),
                 None => Describe::Table(None, name(table)),
             },
+            (["materialized", "view", _], [_, _, view]) => match view.split_once('.') {
+                Some((keyspace, view)) => Describe::View(Some(name(keyspace)), name(view)),
+                None => Describe::View(None, name(view)),
+            },
+            (["index", _], [_, index]) => match index.split_once('.') {
+                Some((keyspace, index)) => Describe::Index(Some(name(keyspace)), name(index)),
+                None => Describe::Index(None, name(index)),
+            },
             (_, [any]) => match any.split_once('.') {
                 Some((keyspace, table)) => Describe::Table(Some(name(keyspace)), name(table)),
                 None => Describe::Any(name(any)),
@@ -73,15 +83,26 @@ impl Describe {
             row.push(text + ";");
             row
         };
+        let with_indexes = |keyspace: &str, table: &types::TableDef| {
+            let mut rows = vec![created(keyspace, "table", &table.name, describe::table(table))];
+            let index =
+                |index: &types::IndexDef| created(keyspace, "index", &index.name, describe::index(table, index));
+            rows.extend(table.indexes.iter().map(index));
+            rows
+        };
+        let view_row = |keyspace: &str, table: &types::TableDef| {
+            let view = table.view.as_ref().filter(|view| view.index.is_none())?;
+            Some(created(keyspace, "materialized_view", &table.name, describe::view(table, view)))
+        };
         let whole = |def: &KeyspaceDef| {
             let mut rows = vec![created(&def.name, "keyspace", &def.name, describe::keyspace(def))];
             let user_type =
                 |udt: &std::sync::Arc<types::UserType>| created(&def.name, "type", &udt.name, describe::user_type(udt));
             rows.extend(def.types.values().map(user_type));
-            let table = |(name, table): (&String, &std::sync::Arc<types::TableDef>)| {
-                created(&def.name, "table", name, describe::table(table))
-            };
-            rows.extend(def.tables.iter().map(table));
+            // Views behind the tables that they are of.
+            let bases = def.tables.values().filter(|table| table.view.is_none());
+            rows.extend(bases.flat_map(|table| with_indexes(&def.name, table)));
+            rows.extend(def.tables.values().filter_map(|view| view_row(&def.name, view)));
             rows
         };
         let listed = ["keyspace_name", "type", "name"];
@@ -98,7 +119,8 @@ impl Describe {
                     Err(_) => all.values().collect(),
                 };
                 let tables = |def: &&std::sync::Arc<KeyspaceDef>| -> Vec<Vec<String>> {
-                    def.tables.keys().map(|table| element(&def.name, "table", table)).collect()
+                    let tables = def.tables.values().filter(|table| table.view.is_none());
+                    tables.map(|table| element(&def.name, "table", &table.name)).collect()
                 };
                 rows(&listed, shown.iter().flat_map(tables).collect())
             }
@@ -113,10 +135,30 @@ impl Describe {
             Describe::Table(keyspace, table) => {
                 let keyspace = keyspace.as_deref().map_or_else(current, Ok)?;
                 let def = find(keyspace)?;
-                let Some(found) = def.tables.get(table) else {
+                let Some(found) = def.tables.get(table).filter(|found| found.view.is_none()) else {
                     return Err(invalid!("Table '{table}' not found in keyspace '{keyspace}'"));
                 };
-                rows(&statements, vec![created(keyspace, "table", table, describe::table(found))])
+                let mut all = with_indexes(keyspace, found);
+                let views =
+                    def.tables.values().filter(|view| view.view.as_ref().is_some_and(|v| v.base_id == found.id));
+                all.extend(views.filter_map(|view| view_row(keyspace, view)));
+                rows(&statements, all)
+            }
+            Describe::View(keyspace, view) => {
+                let keyspace = keyspace.as_deref().map_or_else(current, Ok)?;
+                let found = find(keyspace)?.tables.get(view).and_then(|found| view_row(keyspace, found));
+                let missing = || invalid!("Materialized view '{view}' not found in keyspace '{keyspace}'");
+                rows(&statements, vec![found.ok_or_else(missing)?])
+            }
+            Describe::Index(keyspace, index) => {
+                let keyspace = keyspace.as_deref().map_or_else(current, Ok)?;
+                let indexed = |table: &&std::sync::Arc<types::TableDef>| table.indexes.iter().any(|i| i.name == *index);
+                let Some(table) = find(keyspace)?.tables.values().find(indexed) else {
+                    return Err(invalid!("Table for existing index '{index}' not found in '{keyspace}'"));
+                };
+                let found =
+                    with_indexes(keyspace, table).into_iter().filter(|row| row[1] == "index" && row[2] == *index);
+                rows(&statements, found.collect())
             }
             Describe::Any(name) if all.contains_key(name) => rows(&statements, whole(find(name)?)),
             Describe::Any(name) => {
@@ -124,7 +166,8 @@ impl Describe {
                 let Some(table) = find(keyspace)?.tables.get(name) else {
                     return Err(invalid!("'{name}' not found in keyspace '{keyspace}'"));
                 };
-                rows(&statements, vec![created(keyspace, "table", name, describe::table(table))])
+                let single = view_row(keyspace, table);
+                rows(&statements, single.map_or_else(|| with_indexes(keyspace, table), |row| vec![row]))
             }
         })
     }

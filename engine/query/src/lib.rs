@@ -5,6 +5,7 @@
 //! - `execute`: plans with values, page by page; `coordinator`: to as many replicas as the consistency level asks for;
 //!   `replica`: what this node does when it is asked.
 //! - [`settings`]: what a node can be told by name; `system.config` shows it.
+//! - `view`: views and indexes kept consistent with their tables.
 //! - [`Node`]: one shard's view of all that.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -23,6 +24,7 @@ pub mod settings;
 mod shards;
 mod snapshots;
 mod system;
+mod view;
 
 pub use error::QueryError;
 pub use execute::{Client, Outcome};

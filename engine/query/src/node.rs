@@ -20,6 +20,7 @@ use crate::replica::CounterTurns;
 use crate::schema::{Change, Schema, agreement};
 use crate::settings::{Origin, SettingError, Settings};
 use crate::system::{self, NodeView, SystemTables};
+use crate::view::{self, Viewed};
 
 /// How long a coordinator waits for replicas. Defaults are Cassandra's.
 #[derive(Clone, Debug)]
@@ -83,6 +84,10 @@ pub struct Node {
     pub drained: Cell<bool>,
     listeners: RefCell<BTreeMap<u64, SchemaListener>>,
     next_listener: Cell<u64>,
+    /// Tables with views, by id.
+    pub(crate) viewed: RefCell<BTreeMap<TableId, Rc<Viewed>>>,
+    pub(crate) view_locks: view::Locks,
+    pub(crate) view_progress: view::build::Progress,
 }
 
 impl Node {
@@ -114,8 +119,12 @@ impl Node {
             drained: Cell::new(false),
             listeners: RefCell::new(BTreeMap::new()),
             next_listener: Cell::new(0),
+            viewed: RefCell::default(),
+            view_locks: view::Locks::default(),
+            view_progress: view::build::Progress::default(),
         });
         node.take_schema(schema);
+        view::build::start(&node);
         Ok(node)
     }
 
@@ -163,6 +172,7 @@ impl Node {
             }
         }
         *self.replication.borrow_mut() = maps;
+        *self.viewed.borrow_mut() = view::all(&schema);
         *self.schema.borrow_mut() = schema;
         self.prepared.borrow_mut().schema_changed();
     }
@@ -190,7 +200,11 @@ impl Node {
     }
 
     /// [`take_schema`](Self::take_schema), and the storage and the listeners follow.
-    pub(crate) async fn install_schema(&self, schema: Arc<Schema>, changes: &[Change]) -> Result<(), QueryError> {
+    pub(crate) async fn install_schema(
+        self: &Rc<Self>,
+        schema: Arc<Schema>,
+        changes: &[Change],
+    ) -> Result<(), QueryError> {
         let old = self.schema();
         for table in schema.tables() {
             match old.table_by_id(table.id) {
@@ -210,6 +224,7 @@ impl Node {
         if let Some(messenger) = self.messenger() {
             messenger.set_schema_version(schema.version);
         }
+        view::build::start(self);
         let listeners: Vec<SchemaListener> = self.listeners.borrow().values().cloned().collect();
         for listener in listeners {
             changes.iter().for_each(|change| listener(change));
@@ -227,6 +242,13 @@ impl Node {
 
     pub fn unlisten(&self, id: u64) {
         self.listeners.borrow_mut().remove(&id);
+    }
+
+    /// The views of a table; `None` without any.
+    #[inline]
+    pub(crate) fn viewed(&self, table: TableId) -> Option<Rc<Viewed>> {
+        let viewed = self.viewed.borrow();
+        if viewed.is_empty() { None } else { viewed.get(&table).cloned() }
     }
 
     /// A user's or a system keyspace.
@@ -325,6 +347,7 @@ impl Node {
             system: &self.system,
             primary_ranges: &primary_ranges,
             trace_probability: self.trace_probability.get(),
+            is_built: &|view| self.view_progress.is_built(view, self.shards),
         })
     }
 }

@@ -80,7 +80,7 @@ impl Scan<'_> {
     fn take(&mut self, page: Page) {
         let Some(partition) = page.partition else { return };
         let now_s = self.command.now_s;
-        let rows = partition.live_rows(now_s).count();
+        let rows = partition.visible_rows(now_s, self.def).count();
         self.left -= rows.max(usize::from(partition.has_live_static(now_s))).min(self.left);
         let bytes: usize = partition.rows.iter().chain(&partition.static_row).map(Row::memory_bytes).sum();
         let bytes = bytes + size_of::<Partition>() + partition.key.len();

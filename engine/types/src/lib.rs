@@ -12,6 +12,7 @@ mod cast;
 pub mod collection;
 mod cql_type;
 pub mod decimal;
+mod derived;
 pub mod duration;
 mod error;
 pub mod hash;
@@ -30,6 +31,7 @@ mod validate;
 pub mod vint;
 
 pub use cql_type::{CqlType, UserType};
+pub use derived::{IndexDef, IndexPart, IndexTarget, IndexView, ViewDef};
 pub use error::Error;
 pub use literal::quote_identifier;
 pub use partition_key::{partition_key_components, serialize_partition_key, serialize_partition_key_into};

@@ -75,6 +75,10 @@ pub struct TableDef {
     /// Regular columns, sorted by name.
     pub regulars: Vec<ColumnDef>,
     pub options: TableOptions,
+    /// The table is a view of another one.
+    pub view: Option<Box<crate::ViewDef>>,
+    /// Sorted by name.
+    pub indexes: Vec<crate::IndexDef>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -41,9 +41,16 @@ impl TableDef {
         TableBuilder::new(keyspace, name)
     }
 
-    /// Partition key, clustering key, statics, regulars: the order of `SELECT *`.
+    /// Partition key, clustering key, statics, regulars: the order of `SELECT *`. A view's hidden ones are left out.
     pub fn columns(&self) -> impl Iterator<Item = &ColumnDef> {
-        self.partition_key.iter().chain(&self.clustering).chain(&self.statics).chain(&self.regulars)
+        let keys = self.partition_key.iter().chain(&self.clustering).chain(&self.statics);
+        let hidden: &[String] = self.view.as_ref().map_or(&[], |view| &view.hidden);
+        keys.chain(self.regulars.iter().filter(move |column| !hidden.contains(&column.name)))
+    }
+
+    /// Whether rows exist by their markers alone, as those of some views.
+    pub fn is_strict(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.is_strict)
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnDef> {
@@ -91,6 +98,8 @@ impl TableBuilder {
             statics: Vec::new(),
             regulars: Vec::new(),
             options: TableOptions::default(),
+            view: None,
+            indexes: Vec::new(),
         })
     }
 

@@ -4,6 +4,7 @@
 //! [FORM]...)`. Nesting is bounded, so that no text exhausts the stack. Nothing here knows a schema.
 
 mod definition;
+mod derived;
 mod modification;
 mod select;
 mod term;
@@ -346,6 +347,7 @@ impl<'a> Parser<'a> {
             "CREATE" => self.create(),
             "ALTER" => self.alter(),
             "DROP" => self.drop(),
+            "PRUNE" => self.prune(),
             verb @ ("GRANT" | "REVOKE" | "LIST" | "DESCRIBE" | "DESC") => {
                 Err(ParseError::Invalid(format!("{verb} statements are not supported")))
             }

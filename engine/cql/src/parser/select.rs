@@ -62,7 +62,7 @@ impl Parser<'_> {
         selector_follows && self.take_keyword(keyword)
     }
 
-    fn select_item(&mut self) -> Result<SelectItem, ParseError> {
+    pub(super) fn select_item(&mut self) -> Result<SelectItem, ParseError> {
         let selector = self.selector()?;
         let alias = if self.take_keyword("AS") { Some(self.identifier()?) } else { None };
         Ok(SelectItem { selector, alias })

@@ -14,7 +14,18 @@ fn failed(cause: String) -> QueryError {
 }
 
 impl Node {
+    /// The table's views too.
     pub(crate) async fn truncate(self: &Rc<Self>, table: &TableDef) -> Result<(), QueryError> {
+        self.truncate_alone(table).await?;
+        if let Some(viewed) = self.viewed(table.id) {
+            for view in &viewed.views {
+                self.truncate_alone(&view.table).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn truncate_alone(self: &Rc<Self>, table: &TableDef) -> Result<(), QueryError> {
         let peers: Vec<_> = self.topology.peers().map(|peer| peer.index).collect();
         if let Some(down) = peers.iter().find(|&&peer| !self.is_alive(peer)) {
             return Err(failed(format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cql::ast::{Properties, PropertyValue};
 use types::{KeyspaceDef, Replication, TableId, TableOptions};
 
-use crate::error::{QueryError, invalid};
+use crate::error::QueryError;
 
 /// Options that are stored and shown, and change nothing yet: they belong to features that are not there.
 const KEPT: &[&str] = &[
@@ -109,7 +109,8 @@ pub(super) fn apply_to_table(
             }
             "caching" => options.caching = map(name, value)?,
             "id" => {
-                let bytes = types::uuid::parse(text(name, value)?).map_err(|error| invalid!("id: {error}"))?;
+                let invalid_id = |error| QueryError::config(format!("Invalid table id: {error}"));
+                let bytes = types::uuid::parse(text(name, value)?).map_err(invalid_id)?;
                 id = Some(TableId(u128::from_be_bytes(bytes)));
             }
             kept if KEPT.contains(&kept) => {

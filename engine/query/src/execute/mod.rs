@@ -77,7 +77,7 @@ impl Change {
             Target::Type(keyspace, name) => {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Type(name.clone()) }
             }
-            Target::Table(keyspace, table) => {
+            Target::Table(keyspace, table) | Target::Index(keyspace, table, _) => {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Table(table.clone()) }
             }
         }

@@ -242,8 +242,8 @@ impl<'a> Collector<'a> {
         let view = |row| View { table, partition, components: &components, row, now_s, values, context };
         let mut any = false;
         let mut live: Box<dyn Iterator<Item = &Row>> = match self.select.reverse {
-            true => Box::new(partition.live_rows(now_s).rev()),
-            false => Box::new(partition.live_rows(now_s)),
+            true => Box::new(partition.visible_rows(now_s, table).rev()),
+            false => Box::new(partition.visible_rows(now_s, table)),
         };
         for row in live.by_ref() {
             any = true;

@@ -126,7 +126,7 @@ impl Node {
                     Flow::More => {}
                     flow => return Ok(flow),
                 }
-                let live = partition.live_rows(now_s(context)).count();
+                let live = partition.visible_rows(now_s(context), table).count();
                 let next = collector.position.as_ref().filter(|position| position.key == key);
                 match next.and_then(|position| behind(&asked, position, select)) {
                     Some(rest) if live >= limit_rows && collector.wants_more_of_partition() => slices = rest,

@@ -118,6 +118,9 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
             if crate::system::is_system(&table.keyspace) {
                 return Err(invalid!("Cannot truncate system table {}.{}", table.keyspace, table.name));
             }
+            if table.view.is_some() {
+                return Err(invalid!("Cannot TRUNCATE materialized view directly; must truncate base table instead"));
+            }
             Plan::Truncate(table)
         }
         other => match ddl::resolve(other, keyspace, &markers.schema)? {
@@ -175,6 +178,9 @@ fn plan_modify(
     if crate::system::is_system(&table.keyspace) && !crate::system::is_writable(&table) {
         let text = format!("{} keyspace is not user-modifiable.", table.keyspace);
         return Err(QueryError::new(cql::response::ErrorKind::Unauthorized, text));
+    }
+    if table.view.is_some() {
+        return Err(invalid!("Cannot directly modify a materialized view"));
     }
     markers.for_table(&table);
     match statement {

@@ -9,7 +9,7 @@ mod handler;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use storage::{Partition, ReadCommand, ScanCommand};
+use storage::{Mutation, Partition, ReadCommand, ScanCommand};
 use types::{TableId, Token};
 
 use crate::node::Node;
@@ -35,13 +35,35 @@ pub(crate) mod verb {
 
 const STARTING: &str = "the shard is still starting";
 
-/// Applies an encoded mutation on the shard that owns `token`.
+/// Applies an encoded mutation on the shard that owns `token`, and tells the table's views.
 pub(crate) async fn apply(node: &Rc<Node>, token: Token, mutation: Vec<u8>) -> Result<(), String> {
+    let owner = node.owner_shard(token);
+    if owner == node.shard {
+        return apply_here(node, &mutation).await;
+    }
+    reactor::submit_to(owner, "apply", move || async move {
+        let node = reactor::local::<Node>().ok_or(STARTING)?;
+        apply_here(&node, &mutation).await
+    })
+    .await
+}
+
+async fn apply_here(node: &Rc<Node>, mutation: &[u8]) -> Result<(), String> {
+    if let Ok((table, _)) = Mutation::peek(mutation)
+        && let Some(viewed) = node.viewed(table)
+    {
+        return Box::pin(crate::view::apply(node, &viewed, mutation)).await;
+    }
+    node.storage.apply(mutation).await.map_err(|error| error.to_string())
+}
+
+/// [`apply`] for a table that has no views: a view itself.
+pub(crate) async fn apply_plain(node: &Rc<Node>, token: Token, mutation: Vec<u8>) -> Result<(), String> {
     let owner = node.owner_shard(token);
     if owner == node.shard {
         return node.storage.apply(&mutation).await.map_err(|error| error.to_string());
     }
-    reactor::submit_to(owner, "apply", move || async move {
+    reactor::submit_to(owner, "apply-view", move || async move {
         let node = reactor::local::<Node>().ok_or(STARTING)?;
         node.storage.apply(&mutation).await.map_err(|error| error.to_string())
     })

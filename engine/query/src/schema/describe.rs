@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use cql::lexer::quote_identifier as identifier;
-use types::{ColumnDef, KeyspaceDef, TableDef, TableId, UserType};
+use types::{ColumnDef, IndexDef, IndexPart, KeyspaceDef, TableDef, TableId, UserType, ViewDef};
 
 pub fn string(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -39,17 +39,32 @@ pub fn table(table: &TableDef) -> String {
     text += &columns(&table.clustering, "");
     text += &columns(&table.statics, " static");
     text += &columns(&table.regulars, "");
+    text += &format!("    {}\n) WITH ", primary_key(table));
+    text += &options(table);
+    text
+}
+
+fn primary_key(table: &TableDef) -> String {
     let names = |list: &[ColumnDef]| list.iter().map(|c| identifier(&c.name)).collect::<Vec<_>>().join(", ");
     let partition = names(&table.partition_key);
     let partition = if table.partition_key.len() > 1 { format!("({partition})") } else { partition };
     let separator = if table.clustering.is_empty() { "" } else { ", " };
-    let _ = write!(text, "    PRIMARY KEY ({partition}{separator}{})\n)", names(&table.clustering));
-    text += " WITH ";
+    format!("PRIMARY KEY ({partition}{separator}{})", names(&table.clustering))
+}
+
+/// What stands behind WITH.
+fn options(table: &TableDef) -> String {
+    let mut text = String::new();
     if !table.clustering.is_empty() {
         let order = |c: &ColumnDef| format!("{} {}", identifier(&c.name), if c.descending { "DESC" } else { "ASC" });
         let order = table.clustering.iter().map(order).collect::<Vec<_>>().join(", ");
         let _ = write!(text, "CLUSTERING ORDER BY ({order})\n    AND ");
     }
+    text + &properties(table)
+}
+
+fn properties(table: &TableDef) -> String {
+    let mut text = String::new();
     let options = &table.options;
     let maps = |m: &std::collections::BTreeMap<String, String>| map(m.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     let _ = write!(text, "bloom_filter_fp_chance = {:?}", options.bloom_filter_fp_chance);
@@ -63,6 +78,78 @@ pub fn table(table: &TableDef) -> String {
         let _ = write!(text, "\n    AND {name} = {value}");
     }
     text
+}
+
+/// A view's statement.
+pub fn view(table: &TableDef, view: &ViewDef) -> String {
+    let selected = match view.include_all_columns {
+        true => "*".to_string(),
+        false => table.columns().map(|column| identifier(&column.name)).collect::<Vec<_>>().join(", "),
+    };
+    let (keyspace, name, base) = (identifier(&table.keyspace), identifier(&table.name), identifier(&view.base_name));
+    format!(
+        "CREATE MATERIALIZED VIEW {keyspace}.{name} AS\n    SELECT {selected}\n    FROM {keyspace}.{base}\n    \
+         WHERE {}\n    {}\n WITH {}",
+        view.where_clause,
+        primary_key(table),
+        options(table)
+    )
+}
+
+pub fn view_with_id(table: &TableDef, def: &ViewDef) -> String {
+    format!("{} AND id = {}", view(table, def), string(&table.id.to_string()))
+}
+
+/// What an index is on, as in its statement: `v`, `keys(m)`, `(p, q), v`.
+pub fn index_target(base: &TableDef, index: &IndexDef) -> String {
+    let column = identifier(&index.target.column);
+    let target = match index.target.part {
+        IndexPart::Whole => column,
+        part => format!("{}({column})", part.name()),
+    };
+    if !index.is_local {
+        return target;
+    }
+    let key: Vec<String> = base.partition_key.iter().map(|column| identifier(&column.name)).collect();
+    format!("({}), {target}", key.join(", "))
+}
+
+/// As `system_schema.indexes` has it: of a local index as JSON, of a full one the bare column, as Scylla.
+pub fn index_option_target(base: &TableDef, index: &IndexDef) -> String {
+    if index.is_local {
+        let key: Vec<String> = base.partition_key.iter().map(|column| format!("{:?}", column.name)).collect();
+        return format!("{{\"pk\":[{}],\"ck\":[{:?}]}}", key.join(","), index.target.column);
+    }
+    match index.target.part {
+        IndexPart::Full => identifier(&index.target.column),
+        _ => index_target(base, index),
+    }
+}
+
+/// An index's statement.
+pub fn index(base: &TableDef, index: &IndexDef) -> String {
+    let custom = if index.class.is_some() { "CUSTOM " } else { "" };
+    let mut text = format!(
+        "CREATE {custom}INDEX {} ON {}.{}({})",
+        identifier(&index.name),
+        identifier(&base.keyspace),
+        identifier(&base.name),
+        index_target(base, index)
+    );
+    if let Some(class) = &index.class {
+        let _ = write!(text, " USING {}", string(class));
+    }
+    if !index.options.is_empty() {
+        let options = index.options.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        let _ = write!(text, " WITH OPTIONS = {}", map(options));
+    }
+    text
+}
+
+/// With the options and the id of the view that holds the index's contents.
+pub fn index_with_id(base: &TableDef, def: &IndexDef, view: &TableDef) -> String {
+    let with = if def.options.is_empty() { "WITH" } else { "AND" };
+    format!("{} {with} {} AND id = {}", index(base, def), properties(view), string(&view.id.to_string()))
 }
 
 /// The table's statement with its id, so that the table keeps its identity when the statement is read again.

@@ -14,7 +14,10 @@ use crate::ddl;
 pub enum Target {
     Keyspace(String),
     Type(String, String),
+    /// Views too.
     Table(String, String),
+    /// Keyspace, table, index.
+    Index(String, String, String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +92,9 @@ impl Document {
                 Target::Keyspace(name) => writeln!(text, "{} keyspace {name} {statement}", entry.changed_us),
                 Target::Type(ks, name) => writeln!(text, "{} type {ks}.{} {statement}", entry.changed_us, word(name)),
                 Target::Table(ks, name) => writeln!(text, "{} table {ks}.{name} {statement}", entry.changed_us),
+                Target::Index(ks, table, name) => {
+                    writeln!(text, "{} index {ks}.{table}.{name} {statement}", entry.changed_us)
+                }
             };
         }
         text
@@ -109,6 +115,10 @@ impl Document {
                 ("keyspace", None) => Target::Keyspace(name.into()),
                 ("type", Some((ks, name))) => Target::Type(ks.into(), unescape(name)),
                 ("table", Some((ks, table))) => Target::Table(ks.into(), table.into()),
+                ("index", Some((ks, rest))) => {
+                    let (table, index) = rest.split_once('.').ok_or_else(malformed)?;
+                    Target::Index(ks.into(), table.into(), index.into())
+                }
                 _ => return Err(malformed()),
             };
             let statement = (!statement.is_empty()).then(|| unescape(statement));
@@ -161,9 +171,10 @@ impl Document {
         Ok(())
     }
 
-    /// Reads every definition. A table whose keyspace is gone is gone too.
+    /// Reads every definition. A table whose keyspace is gone is gone too, and so is what is derived from a table.
     pub fn build(&self) -> Result<Schema, DocumentError> {
         let mut keyspaces: BTreeMap<String, KeyspaceDef> = BTreeMap::new();
+        let mut derived = ddl::derived::Definitions::default();
         let mut types_read = false;
         for (target, entry) in &self.entries {
             let Some(statement) = &entry.statement else { continue };
@@ -182,16 +193,24 @@ impl Document {
                         self.read_types(&mut keyspaces)?;
                     }
                     let Some(keyspace) = keyspaces.get_mut(ks) else { continue };
+                    if derived.is_view(statement) {
+                        derived.views.push((ks, target, statement, entry.changed_us as u64));
+                        continue;
+                    }
                     let known = &keyspace.types;
                     let mut def: TableDef = ddl::read_table(statement, known).map_err(|e| failed(e.to_string()))?;
                     def.version = entry.changed_us as u64;
                     keyspace.tables.insert(name.clone(), Arc::new(def));
+                }
+                Target::Index(ks, table, _) => {
+                    derived.indexes.push((ks, table, target, statement, entry.changed_us as u64));
                 }
             }
         }
         if !types_read {
             self.read_types(&mut keyspaces)?;
         }
+        derived.build(&mut keyspaces).map_err(|(target, error)| DocumentError::Definition { target, cause: error })?;
         let keyspaces = keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect();
         Ok(Schema::new(self.version(), keyspaces))
     }

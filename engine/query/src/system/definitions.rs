@@ -50,6 +50,12 @@ pub(super) const TABLES: &[&str] = &[
      gc_grace_seconds int, id uuid, include_all_columns boolean, max_index_interval int, \
      memtable_flush_period_in_ms int, min_index_interval int, read_repair_chance double, speculative_retry text, \
      where_clause text, PRIMARY KEY (keyspace_name, view_name))",
+    "CREATE TABLE system.built_views (keyspace_name text, view_name text, status_replicated boolean, \
+     PRIMARY KEY (keyspace_name, view_name))",
+    "CREATE TABLE system.\"IndexInfo\" (table_name text, index_name text, value blob, \
+     PRIMARY KEY (table_name, index_name))",
+    "CREATE TABLE system_distributed.view_build_status (keyspace_name text, view_name text, host_id uuid, \
+     status text, PRIMARY KEY ((keyspace_name, view_name), host_id))",
     "CREATE TABLE system_virtual_schema.keyspaces (keyspace_name text PRIMARY KEY)",
     "CREATE TABLE system_virtual_schema.tables (keyspace_name text, table_name text, comment text, \
      PRIMARY KEY (keyspace_name, table_name))",

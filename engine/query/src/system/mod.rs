@@ -4,6 +4,7 @@
 //! with it; a `SELECT` then treats them as it treats any partition.
 
 mod definitions;
+mod derived;
 mod facts;
 mod rows;
 mod virtual_definitions;
@@ -27,7 +28,7 @@ pub const RELEASE_VERSION: &str = "4.1.0";
 /// The version of the language, as in Cassandra 4.0.
 pub const CQL_VERSION: &str = "3.4.5";
 
-pub const KEYSPACES: [&str; 3] = ["system", "system_schema", "system_virtual_schema"];
+pub const KEYSPACES: [&str; 4] = ["system", "system_distributed", "system_schema", "system_virtual_schema"];
 
 /// Whether statements must not change the keyspace.
 pub fn is_system(keyspace: &str) -> bool {
@@ -64,6 +65,8 @@ pub struct View<'a> {
     pub system: &'a SystemTables,
     pub primary_ranges: &'a [TokenRange],
     pub trace_probability: f64,
+    /// Whether all rows of the node are in a view.
+    pub is_built: &'a dyn Fn(types::TableId) -> bool,
 }
 
 impl View<'_> {

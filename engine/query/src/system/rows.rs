@@ -20,7 +20,7 @@ pub(super) fn int(value: i32) -> Vec<u8> {
     value.to_be_bytes().to_vec()
 }
 
-fn double(value: f64) -> Vec<u8> {
+pub(super) fn double(value: f64) -> Vec<u8> {
     value.to_be_bytes().to_vec()
 }
 
@@ -43,11 +43,11 @@ fn list(items: &[String]) -> Vec<u8> {
     collection::write_collection(items.len(), items.iter().map(String::as_bytes))
 }
 
-fn set(items: &[String]) -> Vec<u8> {
+pub(super) fn set(items: &[String]) -> Vec<u8> {
     collection::write_collection(items.len(), items.iter().map(String::as_bytes))
 }
 
-fn map(items: &BTreeMap<String, String>) -> Vec<u8> {
+pub(super) fn map(items: &BTreeMap<String, String>) -> Vec<u8> {
     collection::write_collection(items.len(), items.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]))
 }
 
@@ -65,13 +65,16 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
         ("system", "peers") => view.peers.iter().map(peer).collect(),
         ("system", "peers_v2") => view.peers.iter().map(peer_v2).collect(),
         ("system_schema", "keyspaces") => keyspaces().map(|keyspace| keyspace_row(keyspace)).collect(),
-        ("system_schema", "tables") => tables().map(|def| table_row(def)).collect(),
         ("system_schema", "types") => {
             keyspaces().flat_map(|keyspace| keyspace.types.values()).map(|udt| type_row(udt)).collect()
         }
+        ("system_schema", "tables") => tables().filter(|def| def.view.is_none()).map(|def| table_row(def)).collect(),
         ("system_schema", "columns") => {
             tables().flat_map(|def| def.columns().map(|column| column_row(def, column)).collect::<Vec<_>>()).collect()
         }
+        ("system_schema", "views" | "indexes")
+        | ("system", "built_views" | "IndexInfo")
+        | ("system_distributed", "view_build_status") => super::derived::rows(table, view),
         _ => virtual_rows::rows(table, view, facts),
     }
 }
@@ -139,7 +142,7 @@ fn flags(table: &TableDef) -> Vec<String> {
     ["compound"].into_iter().chain(counter).map(str::to_string).collect()
 }
 
-fn table_row(table: &TableDef) -> Values {
+pub(super) fn table_row(table: &TableDef) -> Values {
     let options = &table.options;
     let other = |name: &str, default: &str| {
         let written = options.other.get(name).map(|value| value.trim_matches('\'').to_string());

@@ -101,6 +101,13 @@ impl Partition {
         self.rows.iter().filter(move |row| row.is_live(now_s))
     }
 
+    /// As [`Partition::live_rows`], of a table where maybe only markers count.
+    pub fn visible_rows(&self, now_s: u32, table: &TableDef) -> impl DoubleEndedIterator<Item = &Row> {
+        let is_strict = table.is_strict();
+        let has_marker = move |row: &&Row| !is_strict || row.marker.is_some_and(|marker| marker.is_live(now_s));
+        self.live_rows(now_s).filter(has_marker)
+    }
+
     /// Rows that a reader sees, and tombstones that stand in his way: deletions of rows and ranges, cells and markers
     /// that are deleted or expired. After [`Partition::purge_shadowed`].
     pub(crate) fn count(&self, now_s: u32) -> (usize, usize) {
@@ -145,7 +152,7 @@ impl Partition {
         // A limit of zero still tells the static row.
         let mut live = 0;
         let mut enough = |row: &Row| {
-            live += usize::from(row.is_live(now_s));
+            live += usize::from(row.is_visible(now_s, table));
             live >= limit_rows
         };
         let whole = Slice::all();

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use types::ColumnDef;
+use types::{ColumnDef, TableDef};
 
 use super::{Cell, Clustering, ComplexColumn, ComplexColumns, DeletionTime, Liveness, Purge, counter};
 
@@ -37,6 +37,14 @@ impl Row {
         self.marker.is_some_and(|marker| marker.is_live(now_s))
             || self.cells.iter().any(|(_, c)| c.is_live(now_s))
             || self.complex.iter().any(|column| column.is_live(now_s))
+    }
+
+    /// As [`Row::is_live`], for a row of `table`: in some views only the marker counts.
+    pub fn is_visible(&self, now_s: u32, table: &TableDef) -> bool {
+        match table.is_strict() {
+            true => self.marker.is_some_and(|marker| marker.is_live(now_s)),
+            false => self.is_live(now_s),
+        }
     }
 
     pub fn cell(&self, column: u16) -> Option<&Cell> {

@@ -164,7 +164,7 @@ impl PartitionRead<'_> {
                 break;
             }
             kept += 1;
-            live += usize::from(row.is_live(self.now_s));
+            live += usize::from(row.is_visible(self.now_s, self.def));
             bytes += row.memory_bytes();
             if live >= self.limit_rows || bytes >= self.limit_bytes {
                 break;
@@ -199,7 +199,7 @@ impl PartitionRead<'_> {
         for row in &merged.rows {
             let inside = || self.slices.is_empty() || self.slices.iter().any(|s| s.contains(&row.clustering, self.def));
             if self.order(&row.clustering, end).is_le() && inside() {
-                live += usize::from(row.is_live(self.now_s));
+                live += usize::from(row.is_visible(self.now_s, self.def));
                 bytes += row.memory_bytes();
             }
         }
