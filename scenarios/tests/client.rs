@@ -76,7 +76,7 @@ impl Server {
         let none = EncodedMetadata::new(&[]);
         match request {
             Request::Startup(_) => reply(Opcode::Ready, &|_| {}),
-            Request::Prepare { query } => reply(Opcode::Result, &|out| {
+            Request::Prepare { query, .. } => reply(Opcode::Result, &|out| {
                 encode_prepared(out, &query.as_bytes()[..6], &none, &[], &none);
             }),
             Request::Execute { .. } if self.overloaded.get() => reply(Opcode::Error, &|out| {

@@ -532,23 +532,6 @@ class Batches(Connected):
             self.session.execute(batch)
 
 
-class Compression(Connected):
-    options = {"compression": "lz4"}
-
-    def test_lz4_both_ways(self):
-        self.assertIsNotNone(self.cluster.control_connection._connection.compressor)
-        table = self.table("p int PRIMARY KEY, v blob")
-        insert = self.session.prepare(f"INSERT INTO {table} (p, v) VALUES (?, ?)")
-        noise = uuid.uuid5(uuid.NAMESPACE_DNS, "noise").bytes
-        for _ in range(13):
-            noise = noise + uuid.uuid5(uuid.NAMESPACE_DNS, noise.hex()).bytes + noise
-        values = [b"", b"x", b"\x00" * 1_000_000, noise[:500_000]]
-        for p, value in enumerate(values):
-            self.session.execute(insert, (p, value))
-        for p, value in enumerate(values):
-            self.assertEqual(self.session.execute(f"SELECT v FROM {table} WHERE p = {p}").one().v, value)
-
-
 class Times(Connected):
     """TTL and timestamps."""
 
@@ -794,6 +777,13 @@ class Concurrency(Connected):
         self.assertEqual(self.rows(f"SELECT count(*) FROM {table}"), [(800,)])
 
 
-if __name__ == "__main__":
-    HOST, PORT = sys.argv[1], int(sys.argv[2])
+def main():
+    """For this file and for those of other topics, which import from it."""
+    module = sys.modules["python_driver"]
+    module.HOST, module.PORT = sys.argv[1], int(sys.argv[2])
     unittest.main(argv=[sys.argv[0], "-v", *sys.argv[3:]])
+
+
+if __name__ == "__main__":
+    sys.modules["python_driver"] = sys.modules["__main__"]
+    main()

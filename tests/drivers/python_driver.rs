@@ -1,14 +1,18 @@
 //! The Python driver works: one test per ability, each against a server of its own. The checks are in
-//! `python_driver.py`, class by class.
+//! `python_driver.py` and, a file for each further topic, beside it, class by class.
 
 use orrery_tests::node::Server;
 use orrery_tests::python;
 
 fn check(class: &str) {
+    check_in("python_driver.py", class);
+}
+
+fn check_in(file: &str, class: &str) {
     let server = Server::start();
     let address = server.address();
     let (host, port) = (address.ip().to_string(), address.port().to_string());
-    let output = python::script("python_driver.py", &[&host, &port, class]);
+    let output = python::script(file, &[&host, &port, class]);
     assert!(output.status.success(), "{class} failed\n{}", python::both(&output));
 }
 
@@ -44,7 +48,12 @@ fn batches() {
 
 #[test]
 fn compression() {
-    check("Compression");
+    check_in("protocol.py", "Compression");
+}
+
+#[test]
+fn versions() {
+    check_in("protocol.py", "Versions");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Link {
                 Response::Prepared(prepared) => prepared.id.to_vec(),
                 other => panic!("PREPARE is answered by {other:?}"),
             };
-            let id = link.ask(&Request::Prepare { query }, id).await?;
+            let id = link.ask(&Request::Prepare { query, keyspace: None }, id).await?;
             link.statements.push(id);
         }
         Ok(link)

@@ -1,4 +1,5 @@
-//! Frames of the native protocol v4: nine bytes of header (version, flags, stream, opcode, length) and a body.
+//! Frames of the native protocol v3, v4 and v5: nine bytes of header (version, flags, stream, opcode, length) and a
+//! body. In v5 they travel in segments: see [`crate::segment`].
 //!
 //! A frame is decoded in place: the body is a slice of the buffer that holds it. No body is longer than the limit
 //! given. A peer that speaks another version gets, from [`FrameError::reply`], an ERROR frame of version 4 whose
@@ -7,7 +8,30 @@
 use crate::compression::{self, Compression};
 use crate::response;
 
-pub const VERSION: u8 = 4;
+/// A version of the protocol that is spoken here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Version {
+    V3 = 3,
+    #[default]
+    V4 = 4,
+    V5 = 5,
+}
+
+impl Version {
+    /// As SUPPORTED lists them.
+    pub const NAMES: [&'static str; 3] = ["3/v3", "4/v4", "5/v5"];
+
+    pub fn from_byte(byte: u8) -> Option<Version> {
+        match byte {
+            3 => Some(Version::V3),
+            4 => Some(Version::V4),
+            5 => Some(Version::V5),
+            _ => None,
+        }
+    }
+}
+
 pub const HEADER_LEN: usize = 9;
 /// Cassandra's default `native_transport_max_frame_size` was 256 MiB up to 4.0.
 pub const BODY_MAX: usize = 256 << 20;
@@ -74,6 +98,28 @@ impl Opcode {
         })
     }
 
+    /// As the specification writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Opcode::Error => "ERROR",
+            Opcode::Startup => "STARTUP",
+            Opcode::Ready => "READY",
+            Opcode::Authenticate => "AUTHENTICATE",
+            Opcode::Options => "OPTIONS",
+            Opcode::Supported => "SUPPORTED",
+            Opcode::Query => "QUERY",
+            Opcode::Result => "RESULT",
+            Opcode::Prepare => "PREPARE",
+            Opcode::Execute => "EXECUTE",
+            Opcode::Register => "REGISTER",
+            Opcode::Event => "EVENT",
+            Opcode::Batch => "BATCH",
+            Opcode::AuthChallenge => "AUTH_CHALLENGE",
+            Opcode::AuthResponse => "AUTH_RESPONSE",
+            Opcode::AuthSuccess => "AUTH_SUCCESS",
+        }
+    }
+
     pub fn direction(self) -> Direction {
         match self {
             Opcode::Startup
@@ -91,6 +137,7 @@ impl Opcode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    pub version: Version,
     pub flags: u8,
     pub stream: i16,
     pub opcode: Opcode,
@@ -111,13 +158,13 @@ impl Header {
 /// After any of these the connection cannot go on: answer with [`FrameError::reply`] and close it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    #[error("Invalid or unsupported protocol version ({version}); supported versions are (4/v4)")]
+    #[error("Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)")]
     UnsupportedVersion { version: u8, stream: i16 },
     #[error("Unknown or misdirected opcode {opcode:#04x}")]
     Opcode { opcode: u8, stream: i16 },
     #[error("Request is too big: length {len} exceeds maximum allowed length {max}.")]
     TooLong { len: u32, max: usize, stream: i16 },
-    #[error("The body is not a valid LZ4 block of its stated length")]
+    #[error("The body is not a valid compressed block of its stated length")]
     BadCompression,
     /// Only when encoding.
     #[error("A body of {0} bytes does not fit a frame")]
@@ -153,8 +200,9 @@ pub fn decode_header(buffer: &[u8], from: Direction, body_max: usize) -> Result<
     let Some(&first) = buffer.first() else {
         return Ok(None);
     };
-    let version = first & !RESPONSE_BIT;
-    if version != VERSION {
+    let byte = first & !RESPONSE_BIT;
+    let Some(version) = Version::from_byte(byte) else {
+        let version = byte;
         // v1 and v2 have one byte of stream, in a header of eight; wait for it to echo the stream.
         return match (buffer, version) {
             ([_, _, stream, ..], 0..=2) => {
@@ -165,7 +213,7 @@ pub fn decode_header(buffer: &[u8], from: Direction, body_max: usize) -> Result<
             }
             _ => Ok(None),
         };
-    }
+    };
     let Some(&[first, flags, high, low, opcode, a, b, c, d]) = buffer.first_chunk::<HEADER_LEN>() else {
         return Ok(None);
     };
@@ -177,7 +225,7 @@ pub fn decode_header(buffer: &[u8], from: Direction, body_max: usize) -> Result<
     if body_len as usize > body_max {
         return Err(FrameError::TooLong { len: body_len, max: body_max, stream });
     }
-    Ok(Some(Header { flags, stream, opcode, body_len }))
+    Ok(Some(Header { version, flags, stream, opcode, body_len }))
 }
 
 /// Where a frame under construction begins in its buffer.
@@ -191,10 +239,14 @@ pub fn begin(out: &mut Vec<u8>, opcode: Opcode, stream: i16) -> FrameStart {
 }
 
 pub fn begin_flagged(out: &mut Vec<u8>, opcode: Opcode, stream: i16, flags: u8) -> FrameStart {
+    begin_version(out, Version::V4, opcode, stream, flags)
+}
+
+pub fn begin_version(out: &mut Vec<u8>, version: Version, opcode: Opcode, stream: i16, flags: u8) -> FrameStart {
     let start = out.len();
     let direction = if opcode.direction() == Direction::Response { RESPONSE_BIT } else { 0 };
     let [high, low] = stream.to_be_bytes();
-    out.extend_from_slice(&[VERSION | direction, flags, high, low, opcode as u8, 0, 0, 0, 0]);
+    out.extend_from_slice(&[version as u8 | direction, flags, high, low, opcode as u8, 0, 0, 0, 0]);
     FrameStart(start)
 }
 
@@ -208,9 +260,7 @@ pub fn finish(out: &mut Vec<u8>, start: FrameStart, compression: Compression) ->
         return Err(FrameError::BodyTooLong(len));
     }
     out[start + 5..body_at].copy_from_slice(&(len as u32).to_be_bytes());
-    if compression == Compression::Lz4 {
-        compression::compress_frame(out, start);
-    }
+    compression::compress_frame(out, start, compression);
     Ok(())
 }
 
@@ -265,6 +315,11 @@ impl FrameBuffer {
         Ok(Some((header, &self.bytes[body_at..end])))
     }
 
+    /// What has arrived and was not given out.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        self.bytes.split_off(std::mem::take(&mut self.consumed).min(self.bytes.len()))
+    }
+
     /// Bytes received and not yet consumed.
     pub fn pending(&self) -> usize {
         self.bytes.len() - self.consumed
@@ -287,10 +342,7 @@ pub fn plain_body<'a>(
     if !header.is_compressed() {
         return Ok(body);
     }
-    if compression == Compression::None {
-        return Err(FrameError::BadCompression);
-    }
-    compression::decompress(body, body_max, scratch)?;
+    compression::decompress(compression, body, body_max, scratch)?;
     Ok(scratch)
 }
 
@@ -319,7 +371,7 @@ mod tests {
         assert_eq!(frame(b"abc"), b"\x04\x00\x01\x02\x07\x00\x00\x00\x03abc");
         let (header, body) =
             decode(&frame(b"abc"), Direction::Request, 10).unwrap().map(|(h, b)| (h, b.to_vec())).unwrap();
-        assert_eq!(header, Header { flags: 0, stream: 258, opcode: Opcode::Query, body_len: 3 });
+        assert_eq!(header, Header { version: Version::V4, flags: 0, stream: 258, opcode: Opcode::Query, body_len: 3 });
         assert_eq!(body, b"abc");
     }
 
@@ -338,14 +390,16 @@ mod tests {
             assert_eq!(error.code(), 0x000A);
             assert_eq!(
                 error.message,
-                format!("Invalid or unsupported protocol version ({version}); supported versions are (4/v4)")
+                format!(
+                    "Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)"
+                )
             );
         };
-        check(&[5, 0, 0, 9, 5, 0, 0, 0, 0], 5, 9);
-        check(&[3, 0, 0x01, 0, 5, 0, 0, 0, 0], 3, 256);
+        check(&[6, 0, 0, 9, 5, 0, 0, 0, 0], 6, 9);
+        check(&[7, 0, 0x01, 0, 5, 0, 0, 0, 0], 7, 256);
         check(&[0x42, 0, 0, 1, 5, 0, 0, 0, 0], 0x42, 1);
         check(&[2, 0, 7, 5, 0, 0, 0, 0], 2, 7);
-        assert_eq!(decode(&[5, 0, 0], Direction::Request, 0), Ok(None));
+        assert_eq!(decode(&[6, 0, 0], Direction::Request, 0), Ok(None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! it back.
 
 use crate::consistency::{Consistency, SerialConsistency};
-use crate::frame::{self, FLAG_CUSTOM_PAYLOAD, Header, Opcode};
+use crate::frame::{self, FLAG_CUSTOM_PAYLOAD, Header, Opcode, Version};
 use crate::values::Values;
 use crate::wire::{self, DecodeError, Reader};
 
@@ -11,9 +11,19 @@ pub enum Request<'a> {
     Startup(Vec<(&'a str, &'a str)>),
     Options,
     AuthResponse(Option<&'a [u8]>),
-    Query { query: &'a str, parameters: Parameters<'a> },
-    Prepare { query: &'a str },
-    Execute { id: &'a [u8], parameters: Parameters<'a> },
+    Query {
+        query: &'a str,
+        parameters: Parameters<'a>,
+    },
+    /// `keyspace` (v5) stands in for the session's.
+    Prepare {
+        query: &'a str,
+        keyspace: Option<&'a str>,
+    },
+    Execute {
+        id: &'a [u8],
+        parameters: Parameters<'a>,
+    },
     Batch(Batch<'a>),
     Register(Vec<EventKind>),
 }
@@ -31,6 +41,12 @@ pub struct Parameters<'a> {
     pub serial_consistency: Option<SerialConsistency>,
     /// Microseconds since 1970 for what the statement writes.
     pub timestamp: Option<i64>,
+    /// v5: stands in for the session's keyspace.
+    pub keyspace: Option<&'a str>,
+    /// v5: the time that expiry is seen at, in seconds since 1970.
+    pub now_s: Option<i32>,
+    /// v5, EXECUTE alone: which result metadata the client has.
+    pub metadata_id: Option<&'a [u8]>,
 }
 
 impl<'a> Parameters<'a> {
@@ -43,6 +59,9 @@ impl<'a> Parameters<'a> {
             paging_state: None,
             serial_consistency: None,
             timestamp: None,
+            keyspace: None,
+            now_s: None,
+            metadata_id: None,
         }
     }
 }
@@ -61,6 +80,9 @@ pub struct Batch<'a> {
     pub consistency: Consistency,
     pub serial_consistency: Option<SerialConsistency>,
     pub timestamp: Option<i64>,
+    /// v5: as in [`Parameters`].
+    pub keyspace: Option<&'a str>,
+    pub now_s: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,15 +121,18 @@ impl EventKind {
     }
 }
 
-const WITH_VALUES: u8 = 0x01;
-const SKIP_METADATA: u8 = 0x02;
-const WITH_PAGE_SIZE: u8 = 0x04;
-const WITH_PAGING_STATE: u8 = 0x08;
-const WITH_SERIAL_CONSISTENCY: u8 = 0x10;
-const WITH_TIMESTAMP: u8 = 0x20;
-const WITH_NAMES: u8 = 0x40;
-/// In v5 this bit names a keyspace.
-const FLAG_OF_V5: u8 = 0x80;
+const WITH_VALUES: u32 = 0x01;
+const SKIP_METADATA: u32 = 0x02;
+const WITH_PAGE_SIZE: u32 = 0x04;
+const WITH_PAGING_STATE: u32 = 0x08;
+const WITH_SERIAL_CONSISTENCY: u32 = 0x10;
+const WITH_TIMESTAMP: u32 = 0x20;
+const WITH_NAMES: u32 = 0x40;
+/// From v5 on, where the flags are four bytes.
+const WITH_KEYSPACE: u32 = 0x80;
+const WITH_NOW_IN_SECONDS: u32 = 0x100;
+/// The only flag of PREPARE, which has flags from v5 on.
+const PREPARE_WITH_KEYSPACE: u32 = 0x01;
 
 impl<'a> Request<'a> {
     /// `body` is plain: see [`frame::plain_body`].
@@ -117,15 +142,25 @@ impl<'a> Request<'a> {
             reader.skip_bytes_map("custom payload")?;
         }
         let reader = &mut reader;
+        let version = header.version;
         Ok(match header.opcode {
             Opcode::Execute => {
-                Request::Execute { id: reader.short_bytes("statement id")?, parameters: Parameters::decode(reader)? }
+                let id = reader.short_bytes("statement id")?;
+                let metadata_id =
+                    if version >= Version::V5 { Some(reader.short_bytes("result metadata id")?) } else { None };
+                let parameters = Parameters { metadata_id, ..Parameters::decode(reader, version)? };
+                Request::Execute { id, parameters }
             }
             Opcode::Query => {
-                Request::Query { query: reader.long_string("query")?, parameters: Parameters::decode(reader)? }
+                Request::Query { query: reader.long_string("query")?, parameters: Parameters::decode(reader, version)? }
             }
-            Opcode::Prepare => Request::Prepare { query: reader.long_string("query")? },
-            Opcode::Batch => Request::Batch(Batch::decode(reader)?),
+            Opcode::Prepare => {
+                let query = reader.long_string("query")?;
+                let flags = if version >= Version::V5 { reader.i32("prepare flags")? as u32 } else { 0 };
+                let named = flags & PREPARE_WITH_KEYSPACE != 0;
+                Request::Prepare { query, keyspace: if named { Some(reader.string("keyspace")?) } else { None } }
+            }
+            Opcode::Batch => Request::Batch(Batch::decode(reader, version)?),
             Opcode::Startup => Request::Startup(reader.string_map("startup options")?),
             Opcode::Options => Request::Options,
             Opcode::AuthResponse => Request::AuthResponse(reader.bytes("authentication token")?),
@@ -154,7 +189,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Appends the body.
+    /// Appends the body, as v4 has it: what came with v5 is left out.
     pub fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
             Request::Startup(options) => wire::put_string_map(out, options.iter().copied()),
@@ -164,7 +199,7 @@ impl<'a> Request<'a> {
                 wire::put_long_string(out, query);
                 parameters.encode(out);
             }
-            Request::Prepare { query } => wire::put_long_string(out, query),
+            Request::Prepare { query, .. } => wire::put_long_string(out, query),
             Request::Execute { id, parameters } => {
                 wire::put_short_bytes(out, id);
                 parameters.encode(out);
@@ -188,18 +223,31 @@ impl<'a> Request<'a> {
     }
 }
 
-fn refuse_v5(flags: u8) -> Result<(), DecodeError> {
-    if flags & FLAG_OF_V5 != 0 {
+fn decode_flags(reader: &mut Reader<'_>, version: Version, what: &'static str) -> Result<u32, DecodeError> {
+    if version >= Version::V5 {
+        return Ok(reader.i32(what)? as u32);
+    }
+    let flags = u32::from(reader.u8(what)?);
+    if flags & WITH_KEYSPACE != 0 {
         return Err(DecodeError::Invalid("A keyspace with a statement needs protocol version 5".to_string()));
     }
-    Ok(())
+    Ok(flags)
+}
+
+/// What v5 puts last: a keyspace and a time.
+fn decode_keyspace_and_now<'a>(
+    reader: &mut Reader<'a>,
+    flags: u32,
+) -> Result<(Option<&'a str>, Option<i32>), DecodeError> {
+    let keyspace = if flags & WITH_KEYSPACE != 0 { Some(reader.string("keyspace")?) } else { None };
+    let now_s = if flags & WITH_NOW_IN_SECONDS != 0 { Some(reader.i32("now in seconds")?) } else { None };
+    Ok((keyspace, now_s))
 }
 
 impl<'a> Parameters<'a> {
-    fn decode(reader: &mut Reader<'a>) -> Result<Parameters<'a>, DecodeError> {
+    fn decode(reader: &mut Reader<'a>, version: Version) -> Result<Parameters<'a>, DecodeError> {
         let consistency = Consistency::from_code(reader.u16("consistency")?)?;
-        let flags = reader.u8("query flags")?;
-        refuse_v5(flags)?;
+        let flags = decode_flags(reader, version, "query flags")?;
         let mut parameters = Parameters::new(consistency, Values::NONE);
         parameters.skip_metadata = flags & SKIP_METADATA != 0;
         if flags & WITH_VALUES != 0 {
@@ -218,12 +266,13 @@ impl<'a> Parameters<'a> {
         if flags & WITH_TIMESTAMP != 0 {
             parameters.timestamp = Some(decode_timestamp(reader)?);
         }
+        (parameters.keyspace, parameters.now_s) = decode_keyspace_and_now(reader, flags)?;
         Ok(parameters)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         wire::put_u16(out, self.consistency.code());
-        let set = |given: bool, flag: u8| if given { flag } else { 0 };
+        let set = |given: bool, flag: u32| if given { flag as u8 } else { 0 };
         out.push(
             set(!self.values.is_empty(), WITH_VALUES)
                 | set(self.values.are_named(), WITH_NAMES)
@@ -266,7 +315,7 @@ fn encode_serial_and_timestamp(serial: Option<SerialConsistency>, timestamp: Opt
 }
 
 impl<'a> Batch<'a> {
-    fn decode(reader: &mut Reader<'a>) -> Result<Batch<'a>, DecodeError> {
+    fn decode(reader: &mut Reader<'a>, version: Version) -> Result<Batch<'a>, DecodeError> {
         let kind = match reader.u8("batch type")? {
             0 => BatchKind::Logged,
             1 => BatchKind::Unlogged,
@@ -289,19 +338,27 @@ impl<'a> Batch<'a> {
             statements.push(BatchStatement { statement, values: Values::decode(reader, false)? });
         }
         let consistency = Consistency::from_code(reader.u16("consistency")?)?;
-        let flags = reader.u8("batch flags")?;
-        refuse_v5(flags)?;
+        let flags = decode_flags(reader, version, "batch flags")?;
         if flags & WITH_NAMES != 0 {
             // The flag comes after the values it is about: the specification itself says it cannot work.
             return Err(DecodeError::Invalid("Named values are not possible in a BATCH message".to_string()));
         }
-        let mut batch = Batch { kind, statements, consistency, serial_consistency: None, timestamp: None };
+        let mut batch = Batch {
+            kind,
+            statements,
+            consistency,
+            serial_consistency: None,
+            timestamp: None,
+            keyspace: None,
+            now_s: None,
+        };
         if flags & WITH_SERIAL_CONSISTENCY != 0 {
             batch.serial_consistency = Some(SerialConsistency::from_code(reader.u16("serial consistency")?)?);
         }
         if flags & WITH_TIMESTAMP != 0 {
             batch.timestamp = Some(decode_timestamp(reader)?);
         }
+        (batch.keyspace, batch.now_s) = decode_keyspace_and_now(reader, flags)?;
         Ok(batch)
     }
 
@@ -333,7 +390,7 @@ impl<'a> Batch<'a> {
         if self.timestamp.is_some() {
             flags |= WITH_TIMESTAMP;
         }
-        out.push(flags);
+        out.push(flags as u8);
         encode_serial_and_timestamp(self.serial_consistency, self.timestamp, out);
     }
 }
@@ -356,7 +413,8 @@ mod tests {
     fn golden_execute() {
         // consistency QUORUM; values, skip metadata, page size 5000.
         let body = b"\x00\x02id\x00\x04\x07\x00\x01\x00\x00\x00\x01x\x00\x00\x13\x88";
-        let header = Header { flags: 0, stream: 0, opcode: Opcode::Execute, body_len: body.len() as u32 };
+        let body_len = body.len() as u32;
+        let header = Header { version: Version::V4, flags: 0, stream: 0, opcode: Opcode::Execute, body_len };
         let Request::Execute { id, parameters } = Request::decode(&header, body).unwrap() else {
             panic!("not EXECUTE");
         };
@@ -380,13 +438,14 @@ mod tests {
             paging_state: Some(b"state"),
             serial_consistency: Some(SerialConsistency::LocalSerial),
             timestamp: Some(-5),
+            ..Parameters::new(Consistency::LocalQuorum, values.values())
         };
         round_trip(&Request::Startup(vec![("CQL_VERSION", "3.0.0"), ("COMPRESSION", "lz4")]));
         round_trip(&Request::Options);
         round_trip(&Request::AuthResponse(Some(b"\0user\0password")));
         round_trip(&Request::Query { query: "SELECT * FROM t", parameters });
         round_trip(&Request::Query { query: "", parameters: Parameters::new(Consistency::One, Values::NONE) });
-        round_trip(&Request::Prepare { query: "SELECT é" });
+        round_trip(&Request::Prepare { query: "SELECT é", keyspace: None });
         round_trip(&Request::Execute { id: b"0123456789abcdef", parameters });
         round_trip(&Request::Register(vec![EventKind::SchemaChange, EventKind::StatusChange]));
         round_trip(&Request::Batch(Batch {
@@ -398,13 +457,38 @@ mod tests {
             consistency: Consistency::Two,
             serial_consistency: Some(SerialConsistency::Serial),
             timestamp: Some(7),
+            keyspace: None,
+            now_s: None,
         }));
+    }
+
+    #[test]
+    fn what_came_with_v5() {
+        let decode = |opcode, body: &'static [u8]| {
+            let header = Header { version: Version::V5, flags: 0, stream: 0, opcode, body_len: body.len() as u32 };
+            Request::decode(&header, body).unwrap()
+        };
+        let Request::Execute { id, parameters } =
+            decode(Opcode::Execute, b"\0\x01i\0\x01m\0\x01\0\0\x01\x80\0\x01k\0\0\0\x09")
+        else {
+            panic!("not EXECUTE");
+        };
+        assert_eq!((id, parameters.metadata_id), (&b"i"[..], Some(&b"m"[..])));
+        assert_eq!((parameters.keyspace, parameters.now_s), (Some("k"), Some(9)));
+        assert_eq!(
+            decode(Opcode::Prepare, b"\0\0\0\x01q\0\0\0\x01\0\x01k"),
+            Request::Prepare { query: "q", keyspace: Some("k") }
+        );
+        let Request::Batch(batch) = decode(Opcode::Batch, b"\0\0\0\0\x01\0\0\0\x80\0\x01k") else {
+            panic!("not BATCH");
+        };
+        assert_eq!(batch.keyspace, Some("k"));
     }
 
     #[test]
     fn refusals() {
         let decode = |opcode, flags, body: &[u8]| {
-            let header = Header { flags, stream: 0, opcode, body_len: body.len() as u32 };
+            let header = Header { version: Version::V4, flags, stream: 0, opcode, body_len: body.len() as u32 };
             Request::decode(&header, body).map(|_| ()).map_err(|e| e.to_string())
         };
         let keyspace = decode(Opcode::Query, 0, b"\0\0\0\x01x\0\x01\x80").unwrap_err();
@@ -420,7 +504,7 @@ mod tests {
         #[test]
         fn never_panics(opcode in 0u8..0x11, flags: u8, body: Vec<u8>) {
             if let Some(opcode) = Opcode::from_code(opcode) {
-                let header = Header { flags, stream: 0, opcode, body_len: body.len() as u32 };
+                let header = Header { version: Version::V4, flags, stream: 0, opcode, body_len: body.len() as u32 };
                 if let Ok(Request::Execute { parameters, .. } | Request::Query { parameters, .. }) = Request::decode(&header, &body) {
                     prop_assert_eq!(parameters.values.iter().count(), parameters.values.len());
                 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Messenger, NodeIndex, ReplicaSet, ReplicationMap, Topology};
+use cql::response::Event;
 use reactor::Group;
 use storage::{ListPaths, Storage};
 use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
@@ -52,8 +53,8 @@ pub struct Config {
     pub settings: Vec<(String, String)>,
 }
 
-/// Who wants to hear of schema changes: one per connection that registered for events.
-pub type SchemaListener = Rc<dyn Fn(&Change)>;
+/// Who wants to hear of changes of the schema and of nodes: one per connection that registered for events.
+pub type Listener = Rc<dyn Fn(&Event)>;
 
 /// Bits of the token that do not choose the shard, as Scylla's default `murmur3_partitioner_ignore_msb_bits`: each
 /// shard owns 4096 slices of the ring, so that any range of some size touches all of them.
@@ -82,7 +83,7 @@ pub struct Node {
     pub accepts_clients: Cell<bool>,
     /// All that was in memory is on disk, and the node is about to end.
     pub drained: Cell<bool>,
-    listeners: RefCell<BTreeMap<u64, SchemaListener>>,
+    listeners: RefCell<BTreeMap<u64, Listener>>,
     next_listener: Cell<u64>,
     /// Tables with views, by id.
     pub(crate) viewed: RefCell<BTreeMap<TableId, Rc<Viewed>>>,
@@ -150,6 +151,12 @@ impl Node {
                     agreement::pull(&node, peer).await;
                 }));
             }
+        });
+        let node = Rc::downgrade(self);
+        messenger.on_liveness_change(move |peer, alive| {
+            let Some(node) = node.upgrade() else { return };
+            let address = node.topology.node(peer).native_addr();
+            node.announce(&if alive { Event::Up(address) } else { Event::Down(address) });
         });
         *self.messenger.borrow_mut() = Some(messenger);
     }
@@ -225,15 +232,18 @@ impl Node {
             messenger.set_schema_version(schema.version);
         }
         view::build::start(self);
-        let listeners: Vec<SchemaListener> = self.listeners.borrow().values().cloned().collect();
-        for listener in listeners {
-            changes.iter().for_each(|change| listener(change));
-        }
+        changes.iter().for_each(|change| self.announce(&Event::Schema(change.to_protocol())));
         Ok(())
     }
 
-    /// Calls `listener` after every schema change until [`unlisten`](Self::unlisten).
-    pub fn listen(&self, listener: SchemaListener) -> u64 {
+    /// Tells every listener on this shard.
+    fn announce(&self, event: &Event) {
+        let listeners: Vec<Listener> = self.listeners.borrow().values().cloned().collect();
+        listeners.iter().for_each(|listener| listener(event));
+    }
+
+    /// Calls `listener` after every change of the schema or of a node's state until [`unlisten`](Self::unlisten).
+    pub fn listen(&self, listener: Listener) -> u64 {
         let id = self.next_listener.get();
         self.next_listener.set(id + 1);
         self.listeners.borrow_mut().insert(id, listener);

@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use cql::response::{EncodedMetadata, encode_prepared};
+use cql::Version;
+use cql::response::{EncodedMetadata, PreparedForm, encode_prepared_as};
 use types::hash::HashMap;
 
 use crate::error::QueryError;
@@ -21,22 +22,31 @@ pub(crate) struct Prepared {
     pub planned: Planned,
     pub marker_names: Vec<String>,
     pub markers: EncodedMetadata,
+    /// Names the columns of the result: a client of v5 says by it which ones it knows.
+    pub metadata_id: StatementId,
 }
 
 impl Prepared {
     fn new(planned: Planned) -> Self {
         let marker_names = planned.markers.iter().map(|spec| spec.name.clone()).collect();
-        Self { markers: EncodedMetadata::new(&planned.markers), marker_names, planned }
+        let metadata_id = types::uuid::from_name(result_metadata(&planned).map_or(&[], EncodedMetadata::as_bytes));
+        Self { markers: EncodedMetadata::new(&planned.markers), marker_names, metadata_id, planned }
     }
 
     /// Body of RESULT Prepared.
-    pub fn encode(&self, id: &StatementId, out: &mut Vec<u8>) {
+    pub fn encode(&self, id: &StatementId, version: Version, out: &mut Vec<u8>) {
         let none = EncodedMetadata::new(&[]);
-        let columns = match &self.planned.plan {
-            Plan::Select(select) => &select.metadata,
-            _ => &none,
-        };
-        encode_prepared(out, id, &self.markers, &self.planned.partition_key, columns);
+        let columns = result_metadata(&self.planned).unwrap_or(&none);
+        let form = PreparedForm { version, metadata_id: &self.metadata_id, mark: 0 };
+        encode_prepared_as(out, &form, id, &self.markers, &self.planned.partition_key, columns);
+    }
+}
+
+/// The columns of the rows that a statement gives, if it gives any.
+fn result_metadata(planned: &Planned) -> Option<&EncodedMetadata> {
+    match &planned.plan {
+        Plan::Select(select) => Some(&select.metadata),
+        _ => None,
     }
 }
 

@@ -12,7 +12,8 @@ use reactor::{Group, fs, net, time};
 use storage::Storage;
 
 use crate::config::NodeConfig;
-use crate::{admin, housekeeping, session};
+use crate::session::{self, Budget, Transport};
+use crate::{admin, housekeeping};
 
 /// Each variant says what could not be done, and with what.
 #[derive(Debug, thiserror::Error)]
@@ -81,11 +82,13 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
         housekeeping::spawn(&node);
     }
     ready();
+    let budget = Budget::new((config.client_bytes / shards as u64) as usize);
     loop {
         match listener.accept().await {
             Ok(_) if !node.accepts_clients.get() => {}
             Ok(connection) => {
-                let serve = session::serve(node.clone(), connection, config.requests_per_connection_max);
+                let transport = Transport::Plain(connection);
+                let serve = session::serve(node.clone(), transport, budget.clone(), config.requests_per_connection_max);
                 drop(reactor::spawn(Group::Statement, "session", serve));
             }
             // Descriptors run out, say: not a reason to stop, and not one to spin.

@@ -34,6 +34,8 @@ pub struct NodeConfig {
     pub requests_per_connection_max: usize,
     /// Further settings by name, as a configuration file has them.
     pub settings: Vec<(String, String)>,
+    /// Memory for requests of clients and the answers to them, of the whole node, in bytes.
+    pub client_bytes: u64,
     /// Fault injection for tests of the durability oracle; see `storage::Config`.
     pub fault_skip_commitlog_sync: bool,
 }
@@ -59,6 +61,7 @@ impl NodeConfig {
             compaction_small_bytes: storage.compaction_small_bytes,
             timeouts: Timeouts::default(),
             requests_per_connection_max: 1024,
+            client_bytes: 256 << 20,
             fault_skip_commitlog_sync: false,
         }
     }

@@ -9,7 +9,6 @@ mod admin;
 mod boot;
 mod config;
 mod housekeeping;
-mod outbox;
 mod session;
 
 pub use boot::{BootError, drain_shard, quiesce_shard, run_shard};

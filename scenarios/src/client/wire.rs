@@ -105,7 +105,7 @@ impl Dialogue {
 
     /// The prepared statement's id.
     pub async fn prepare(&mut self, text: &str) -> Result<Vec<u8>, ClientError> {
-        self.ask(&Request::Prepare { query: text }, text, |response| match response {
+        self.ask(&Request::Prepare { query: text, keyspace: None }, text, |response| match response {
             Response::Prepared(prepared) => Some(prepared.id.to_vec()),
             _ => None,
         })

@@ -1,6 +1,7 @@
 //! ERROR: every code of the specification's section 9 with its further fields.
 
 use crate::Consistency;
+use crate::frame::Version;
 use crate::wire::{self, DecodeError, Reader};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -210,8 +211,26 @@ impl Error {
         self.kind.code()
     }
 
-    /// Appends the body of ERROR.
+    /// Appends the body of ERROR, as v4 has it.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_as(out, Version::V4);
+    }
+
+    /// v3 knows no failures, only timeouts; v5 has a map of nodes and reasons in place of their count.
+    pub fn encode_as(&self, out: &mut Vec<u8>, version: Version) {
+        let mut known_to_v3 = |kind| Error { kind, message: self.message.clone() }.encode_as(out, version);
+        match self.kind.clone() {
+            ErrorKind::ReadFailure { consistency, received, block_for, data_present, .. } if version < Version::V4 => {
+                return known_to_v3(ErrorKind::ReadTimeout { consistency, received, block_for, data_present });
+            }
+            ErrorKind::WriteFailure { consistency, received, block_for, write_type, .. } if version < Version::V4 => {
+                return known_to_v3(ErrorKind::WriteTimeout { consistency, received, block_for, write_type });
+            }
+            ErrorKind::FunctionFailure { .. } if version < Version::V4 => return known_to_v3(ErrorKind::Invalid),
+            _ => {}
+        }
+        // Which node failed how is not told: an empty map.
+        let failures_of = |failures: u32| if version >= Version::V5 { 0 } else { failures };
         wire::put_i32(out, self.code());
         wire::put_string(out, &self.message);
         let counts = |out: &mut Vec<u8>, consistency: Consistency, counts: &[u32]| {
@@ -231,11 +250,11 @@ impl Error {
                 out.push(u8::from(*data_present));
             }
             ErrorKind::ReadFailure { consistency, received, block_for, failures, data_present } => {
-                counts(out, *consistency, &[*received, *block_for, *failures]);
+                counts(out, *consistency, &[*received, *block_for, failures_of(*failures)]);
                 out.push(u8::from(*data_present));
             }
             ErrorKind::WriteFailure { consistency, received, block_for, failures, write_type } => {
-                counts(out, *consistency, &[*received, *block_for, *failures]);
+                counts(out, *consistency, &[*received, *block_for, failures_of(*failures)]);
                 wire::put_string(out, write_type.name());
             }
             ErrorKind::FunctionFailure { keyspace, function, argument_types } => {

@@ -9,6 +9,8 @@ use crate::wire::{self, DecodeError, Reader};
 pub(super) const GLOBAL_TABLE: i32 = 0x01;
 pub(super) const HAS_MORE_PAGES: i32 = 0x02;
 pub(super) const NO_METADATA: i32 = 0x04;
+/// v5: an id follows, for metadata that are not those of PREPARE.
+pub(super) const METADATA_CHANGED: i32 = 0x08;
 
 /// Types nested deeper than this are refused when decoding.
 const DEPTH_MAX: u32 = 16;
@@ -63,6 +65,11 @@ impl EncodedMetadata {
 
     pub(super) fn flags(&self) -> i32 {
         self.flags
+    }
+
+    /// The columns as sent: what an id of these metadata is made from.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.specs
     }
 
     pub(super) fn specs(&self) -> &[u8] {

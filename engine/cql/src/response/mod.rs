@@ -13,8 +13,8 @@ mod rows;
 pub use error::{Error, ErrorKind, WriteType};
 pub use event::{Change, Event, SchemaChange, SchemaTarget};
 pub use metadata::{ColumnSpec, EncodedMetadata};
-pub use prepared::{Prepared, encode_prepared};
-pub use rows::{CellsIter, Row, Rows, RowsIter, RowsWriter};
+pub use prepared::{Prepared, PreparedForm, encode_prepared, encode_prepared_as};
+pub use rows::{CellsIter, Row, Rows, RowsIter, RowsWriter, announce_metadata};
 
 use crate::frame::{FLAG_CUSTOM_PAYLOAD, FLAG_TRACING, FLAG_WARNING, Header, Opcode};
 use crate::wire::{self, DecodeError, Reader};
@@ -52,6 +52,17 @@ pub fn encode_supported(out: &mut Vec<u8>, options: &[(&str, &[&str])]) {
         wire::put_string(out, key);
         wire::put_string_list(out, values.iter().copied());
     }
+}
+
+/// What comes before the body proper when the frame's flags say so, in this order.
+pub fn encode_trace_id(out: &mut Vec<u8>, id: u128) {
+    out.extend_from_slice(&id.to_be_bytes());
+}
+
+/// After the trace id. More than fit a list are left out.
+pub fn encode_warnings(out: &mut Vec<u8>, warnings: &[String]) {
+    let list = &warnings[..warnings.len().min(u16::MAX as usize)];
+    wire::put_string_list(out, list.iter().map(String::as_str));
 }
 
 /// Body of AUTHENTICATE: the class whose client side the driver must be.
@@ -131,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn header(opcode: Opcode, body: &[u8]) -> Header {
-        Header { flags: 0, stream: 0, opcode, body_len: body.len() as u32 }
+        Header { version: frame::Version::V4, flags: 0, stream: 0, opcode, body_len: body.len() as u32 }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::metadata::{ColumnSpec, EncodedMetadata, HAS_MORE_PAGES, NO_METADATA, decode_specs};
 use super::result_kind;
+use crate::frame::Version;
 use crate::wire::{self, DecodeError, Reader};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,17 @@ pub struct Prepared<'a> {
     pub columns: Vec<ColumnSpec>,
 }
 
-/// Body of RESULT Prepared. `columns` is empty for statements that give no rows.
+/// What of RESULT Prepared depends on what the client and the server agreed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PreparedForm<'a> {
+    pub version: Version,
+    /// Names the result's columns; sent from v5 on.
+    pub metadata_id: &'a [u8],
+    /// Further flags of the values' metadata: Scylla's mark of a conditional statement.
+    pub mark: i32,
+}
+
+/// Body of RESULT Prepared of v4. `columns` is empty for statements that give no rows.
 pub fn encode_prepared(
     out: &mut Vec<u8>,
     id: &[u8],
@@ -23,13 +34,30 @@ pub fn encode_prepared(
     partition_key: &[u16],
     columns: &EncodedMetadata,
 ) {
+    encode_prepared_as(out, &PreparedForm::default(), id, values, partition_key, columns);
+}
+
+/// As [`encode_prepared`], in another form.
+pub fn encode_prepared_as(
+    out: &mut Vec<u8>,
+    form: &PreparedForm<'_>,
+    id: &[u8],
+    values: &EncodedMetadata,
+    partition_key: &[u16],
+    columns: &EncodedMetadata,
+) {
     wire::put_i32(out, result_kind::PREPARED);
     wire::put_short_bytes(out, id);
-    wire::put_i32(out, values.flags());
+    if form.version >= Version::V5 {
+        wire::put_short_bytes(out, form.metadata_id);
+    }
+    wire::put_i32(out, values.flags() | form.mark);
     wire::put_i32(out, values.column_count() as i32);
-    wire::put_i32(out, partition_key.len() as i32);
-    for &index in partition_key {
-        wire::put_u16(out, index);
+    if form.version >= Version::V4 {
+        wire::put_i32(out, partition_key.len() as i32);
+        for &index in partition_key {
+            wire::put_u16(out, index);
+        }
     }
     out.extend_from_slice(values.specs());
     // Cassandra marks "no rows" with NO_METADATA and no columns.

@@ -1,6 +1,6 @@
 //! RESULT Rows: written cell by cell into the send buffer, read where they lie.
 
-use super::metadata::{ColumnSpec, EncodedMetadata, HAS_MORE_PAGES, NO_METADATA, decode_specs};
+use super::metadata::{ColumnSpec, EncodedMetadata, HAS_MORE_PAGES, METADATA_CHANGED, NO_METADATA, decode_specs};
 use super::result_kind;
 use crate::wire::{self, DecodeError, Reader};
 
@@ -72,6 +72,24 @@ impl RowsWriter {
     }
 }
 
+/// Says in a finished body of RESULT Rows, which has its metadata, that they are not those that the client has: `id`
+/// names the new ones. v5. Other bodies stay as they are.
+pub fn announce_metadata(body: &mut Vec<u8>, id: &[u8]) {
+    let mut reader = Reader::new(body);
+    let (Ok(result_kind::ROWS), Ok(flags), Ok(_)) = (reader.i32("kind"), reader.i32("flags"), reader.i32("columns"))
+    else {
+        return;
+    };
+    if flags & NO_METADATA != 0 || (flags & HAS_MORE_PAGES != 0 && reader.bytes("paging state").is_err()) {
+        return;
+    }
+    let at = body.len() - reader.rest().len();
+    let mut announced = Vec::with_capacity(id.len() + 2);
+    wire::put_short_bytes(&mut announced, id);
+    body.splice(at..at, announced);
+    body[4..8].copy_from_slice(&(flags | METADATA_CHANGED).to_be_bytes());
+}
+
 /// A page of rows as received.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows<'a> {
@@ -91,6 +109,9 @@ impl<'a> Rows<'a> {
         let column_count = usize::try_from(column_count)
             .map_err(|_| DecodeError::Unknown { what: "The count of columns", value: column_count as i64 })?;
         let paging_state = if flags & HAS_MORE_PAGES != 0 { reader.bytes("paging state")? } else { None };
+        if flags & METADATA_CHANGED != 0 {
+            reader.short_bytes("result metadata id")?;
+        }
         let columns = if flags & NO_METADATA != 0 {
             Vec::new()
         } else {
@@ -195,6 +216,22 @@ mod tests {
             out,
             b"\0\0\0\x02\0\0\0\x01\0\0\0\x01\0\x01k\0\x01t\0\x01c\0\x09\0\0\0\x02\0\0\0\x04\0\0\0\x07\xff\xff\xff\xff"
         );
+    }
+
+    #[test]
+    fn changed_metadata_are_announced() {
+        let (specs, encoded) = metadata(1);
+        for state in [None, Some(&b"state"[..])] {
+            let mut out = Vec::new();
+            let mut writer = RowsWriter::begin(&mut out, &encoded, false, state);
+            writer.cell(&mut out, Some(b"v"));
+            writer.end_row();
+            writer.finish(&mut out);
+            announce_metadata(&mut out, b"new");
+            assert!(out.windows(5).any(|part| part == b"\0\x03new"));
+            let rows = Rows::decode(&mut Reader::new(&out[4..])).unwrap();
+            assert_eq!((rows.columns, rows.row_count, rows.paging_state), (specs.clone(), 1, state));
+        }
     }
 
     proptest! {

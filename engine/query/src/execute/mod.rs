@@ -1,16 +1,17 @@
 //! Statements executed: requests of a client, through plans, to the coordinator and back as a RESULT.
 
 mod aggregate;
+mod client;
 mod current;
 mod element;
 mod modify;
+mod outcome;
 mod page;
 mod part;
 mod rows;
 mod select;
 mod virtual_write;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use cql::request::{Batch, Parameters, QueryOrId, Request};
@@ -18,50 +19,14 @@ use cql::response::{self, SchemaChange, SchemaTarget};
 use cql::{Value, Values};
 use reactor::{Group, Work};
 
+pub use client::Client;
+pub use outcome::Outcome;
+
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
 use crate::plan::{Context, Plan};
 use crate::prepared::{self, Prepared};
 use crate::schema::{Change, ChangeKind, Target, agreement};
-
-/// What a connection remembers between its requests.
-pub struct Client {
-    keyspace: RefCell<Option<String>>,
-}
-
-impl Client {
-    pub fn new() -> Rc<Self> {
-        Rc::new(Self { keyspace: RefCell::new(None) })
-    }
-
-    fn keyspace(&self) -> Option<String> {
-        self.keyspace.borrow().clone()
-    }
-}
-
-/// A RESULT.
-#[derive(Debug)]
-pub enum Outcome {
-    Void,
-    /// The body, ready to be sent.
-    Body(Vec<u8>),
-}
-
-impl Outcome {
-    /// Appends the body of RESULT.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Outcome::Void => response::encode_void(out),
-            Outcome::Body(body) => out.extend_from_slice(body),
-        }
-    }
-
-    fn of(encode: impl FnOnce(&mut Vec<u8>)) -> Self {
-        let mut body = Vec::new();
-        encode(&mut body);
-        Outcome::Body(body)
-    }
-}
 
 impl Change {
     pub fn to_protocol(&self) -> SchemaChange {
@@ -100,22 +65,34 @@ impl Node {
             Request::Execute { id, parameters } => {
                 reactor::charge(Work::StatementExecute, 0);
                 let prepared = self.prepared(id)?.ok_or_else(|| QueryError::unprepared(id))?;
-                self.run(client, &prepared, &parameters).await
+                match parameters.metadata_id {
+                    Some(known) if *known != prepared.metadata_id => {
+                        let parameters = Parameters { skip_metadata: false, ..parameters };
+                        let outcome = self.run(client, &prepared, &parameters).await?;
+                        Ok(outcome.with_new_metadata(&prepared.metadata_id))
+                    }
+                    _ => self.run(client, &prepared, &parameters).await,
+                }
             }
             Request::Query { query, parameters } => {
-                let keyspace = client.keyspace();
+                let keyspace = client.keyspace_or(parameters.keyspace);
                 let prepared = Rc::new(prepared::plan_text(self, query, keyspace.as_deref())?);
                 self.run(client, &prepared, &parameters).await
             }
-            Request::Prepare { query } => Box::pin(self.prepare(client, query)).await,
+            Request::Prepare { query, keyspace } => Box::pin(self.prepare(client, query, keyspace)).await,
             Request::Batch(batch) => Box::pin(self.run_batch(client, &batch)).await,
             _ => Err(QueryError::protocol("Not a request that a statement can answer")),
         }
     }
 
     /// Prepares on every shard of the node, so that the id works on all connections.
-    async fn prepare(self: &Rc<Self>, client: &Client, text: &str) -> Result<Outcome, QueryError> {
-        let keyspace = client.keyspace();
+    async fn prepare(
+        self: &Rc<Self>,
+        client: &Client,
+        text: &str,
+        keyspace: Option<&str>,
+    ) -> Result<Outcome, QueryError> {
+        let keyspace = client.keyspace_or(keyspace);
         let (id, prepared) = self.prepare_here(text, keyspace.as_deref())?;
         let mut elsewhere = Vec::new();
         for shard in (0..self.shards).filter(|&shard| shard != self.shard) {
@@ -130,7 +107,7 @@ impl Node {
         for shard in elsewhere {
             shard.await;
         }
-        Ok(Outcome::of(|out| prepared.encode(&id, out)))
+        Ok(Outcome::of(|out| prepared.encode(&id, client.version(), out)))
     }
 
     async fn run(
@@ -174,7 +151,7 @@ impl Node {
                 if self.keyspace(keyspace).is_none() {
                     return Err(invalid!("Keyspace '{keyspace}' does not exist"));
                 }
-                *client.keyspace.borrow_mut() = Some(keyspace.clone());
+                client.use_keyspace(keyspace);
                 Ok(Outcome::of(|out| response::encode_set_keyspace(out, keyspace)))
             }
             Plan::Describe(describe) => describe.execute(self, client.keyspace().as_deref()).map(Outcome::Body),
@@ -182,7 +159,7 @@ impl Node {
     }
 
     async fn run_batch(self: &Rc<Self>, client: &Client, batch: &Batch<'_>) -> Result<Outcome, QueryError> {
-        let keyspace = client.keyspace();
+        let keyspace = client.keyspace_or(batch.keyspace);
         let mut parts = Vec::with_capacity(batch.statements.len());
         for statement in &batch.statements {
             let prepared = match statement.statement {

@@ -1,0 +1,228 @@
+//! One client connection: frames in, requests executed side by side, answers out in the order they are ready.
+//!
+//! A request is executed in place when it needs no wait, and becomes a task only when it does. A connection with too
+//! many requests in flight, or whose client does not read, is not read from until that has passed; a request that does
+//! not fit the shard's memory for clients is refused as OVERLOADED. Whatever arrives, the node goes on: a client that
+//! breaks the protocol is told so and, where nobody knows any more where the next frame begins, disconnected.
+
+mod budget;
+mod handshake;
+mod inbound;
+mod outbox;
+mod transport;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use cql::frame::{self, FLAG_WARNING};
+use cql::response::{Error, encode_warnings};
+use cql::{Compression, FrameError, Header, Opcode, Request, Version};
+use query::{Client, Node};
+use reactor::sync::Notify;
+use reactor::{Buf, Group, Work};
+
+pub(crate) use budget::{Budget, Claim};
+pub(crate) use transport::Transport;
+
+use handshake::Stage;
+use inbound::{Inbound, InboundError};
+use outbox::Outbox;
+
+/// Cassandra's `native_transport_max_frame_size` since 4.0.
+const BODY_MAX: usize = 16 << 20;
+/// What one receive may bring.
+const RECEIVE_BYTES: usize = 64 << 10;
+/// Half a frame of more than this counts against the shard's memory for clients.
+const PARTIAL_FREE_BYTES: usize = 64 << 10;
+
+struct Session {
+    node: Rc<Node>,
+    client: Rc<Client>,
+    outbox: Rc<Outbox>,
+    budget: Rc<Budget>,
+    stage: Cell<Stage>,
+    /// Of frames, which v5 does not compress.
+    compression: Cell<Compression>,
+    in_flight: Cell<usize>,
+    /// A request has ended, or answers have left.
+    progress: Notify,
+    listeners: RefCell<Vec<u64>>,
+}
+
+/// Serves one connection until its client ends it or breaks the protocol.
+pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budget>, in_flight_max: usize) {
+    let session = Rc::new(Session {
+        client: Client::new(),
+        outbox: Outbox::new(budget.clone()),
+        budget,
+        stage: Cell::default(),
+        compression: Cell::default(),
+        in_flight: Cell::new(0),
+        progress: Notify::new(),
+        listeners: RefCell::default(),
+        node,
+    });
+    let writer = {
+        let (session, transport) = (session.clone(), transport.clone());
+        reactor::spawn(Group::Statement, "session-write", async move {
+            let sent = session.outbox.send_to(&transport, || session.progress.notify_all()).await;
+            if sent.is_err() {
+                // Wakes the reader, which finds the connection ended.
+                let _ = transport.shutdown().await;
+            }
+        })
+    };
+    if let Err(error) = session.clone().read(&transport, in_flight_max).await {
+        tracing::debug!(%error, "a client connection ended");
+    }
+    for listener in session.listeners.take() {
+        session.node.unlisten(listener);
+    }
+    session.progress.wait_until(|| session.in_flight.get() == 0).await;
+    session.outbox.close();
+    writer.await;
+    let _ = transport.shutdown().await;
+}
+
+impl Session {
+    async fn read(self: Rc<Self>, transport: &Transport, in_flight_max: usize) -> std::io::Result<()> {
+        let mut inbound = Inbound::new(BODY_MAX);
+        let mut received = Buf::with_capacity(RECEIVE_BYTES);
+        let mut partial: Option<Claim> = None;
+        loop {
+            received.clear();
+            let (result, buf) = transport.recv(received).await;
+            received = buf;
+            if result? == 0 {
+                return Ok(());
+            }
+            partial.take();
+            let mut arrived = inbound.extend(&received);
+            loop {
+                match arrived.and_then(|()| self.next(&mut inbound)) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        self.outbox.write(|out| error.reply(inbound.version(), out));
+                        return Ok(());
+                    }
+                }
+                arrived = Ok(());
+                if self.in_flight.get() >= in_flight_max || self.outbox.is_full() {
+                    let ready = || self.in_flight.get() < in_flight_max && !self.outbox.is_full();
+                    self.progress.wait_until(ready).await;
+                }
+            }
+            if inbound.pending() > PARTIAL_FREE_BYTES {
+                partial = self.budget.claim(inbound.pending());
+                if partial.is_none() {
+                    self.refuse(0, overloaded());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Starts the next request that has arrived whole; `false` when there is none.
+    fn next(self: &Rc<Self>, inbound: &mut Inbound) -> Result<bool, InboundError> {
+        let Some((header, body)) = inbound.next_frame()? else { return Ok(false) };
+        let started = self.accept(header, body);
+        if let Some((version, compression)) = started {
+            inbound.started(version, compression)?;
+        }
+        Ok(true)
+    }
+
+    /// Starts one request. Gives what STARTUP agreed on, if it was that.
+    fn accept(self: &Rc<Self>, header: Header, body: &[u8]) -> Option<(Version, Compression)> {
+        reactor::charge(Work::FrameDecode, body.len() as u64);
+        if self.stage.get() == Stage::New {
+            self.client.set_version(header.version);
+        }
+        let mut scratch = Vec::new();
+        let body = match frame::plain_body(&header, body, self.compression.get(), BODY_MAX, &mut scratch) {
+            Ok(body) => body.to_vec(),
+            Err(error) => {
+                self.refuse(header.stream, Error::protocol(error.to_string()));
+                return None;
+            }
+        };
+        match header.opcode {
+            Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch => {
+                match self.stage.get() {
+                    Stage::Ready => self.execute(header, body),
+                    stage => self.refuse(header.stream, stage.unexpected(header.opcode)),
+                }
+                None
+            }
+            _ => self.control(header, &body),
+        }
+    }
+
+    fn execute(self: &Rc<Self>, header: Header, body: Vec<u8>) {
+        let Some(claim) = self.budget.claim(body.len()) else { return self.refuse(header.stream, overloaded()) };
+        self.run(async move |session| {
+            let outcome = match Request::decode(&header, &body) {
+                Ok(request) => session.node.execute(&session.client, request).await,
+                Err(error) => Err(Error::protocol(error.to_string())),
+            };
+            session.answer(header.stream, outcome);
+            drop(claim);
+        });
+    }
+
+    /// Does `work` as one of the connection's requests.
+    fn run(self: &Rc<Self>, work: impl AsyncFnOnce(&Rc<Self>) + 'static) {
+        self.in_flight.set(self.in_flight.get() + 1);
+        let session = self.clone();
+        reactor::run_or_spawn(Group::Statement, "request", async move {
+            work(&session).await;
+            session.in_flight.set(session.in_flight.get() - 1);
+            session.progress.notify_all();
+        });
+    }
+
+    fn answer(&self, stream: i16, outcome: Result<query::Outcome, Error>) {
+        let version = self.client.version();
+        let encoded = self.outbox.write(|out| {
+            let before = out.len();
+            let opcode = if outcome.is_ok() { Opcode::Result } else { Opcode::Error };
+            let warnings = outcome.as_ref().map_or(&[][..], query::Outcome::warnings);
+            let warned = !warnings.is_empty() && version >= Version::V4;
+            let start = frame::begin_version(out, version, opcode, stream, if warned { FLAG_WARNING } else { 0 });
+            if warned {
+                encode_warnings(out, warnings);
+            }
+            match &outcome {
+                Ok(outcome) => outcome.encode(out),
+                Err(error) => error.encode_as(out, version),
+            }
+            frame::finish(out, start, self.compression.get()).map(|()| out.len() - before)
+        });
+        match encoded {
+            Ok(bytes) => reactor::charge(Work::FrameEncode, bytes as u64),
+            Err(FrameError::BodyTooLong(_)) => {
+                self.refuse(stream, Error::invalid("The result is too large for a frame; ask for it in pages"));
+            }
+            Err(error) => self.refuse(stream, Error::server(error.to_string())),
+        }
+    }
+
+    fn refuse(&self, stream: i16, error: Error) {
+        self.reply(stream, Opcode::Error, |out| error.encode_as(out, self.client.version()));
+    }
+
+    fn reply(&self, stream: i16, opcode: Opcode, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.outbox.write(|out| {
+            let start = frame::begin_version(out, self.client.version(), opcode, stream, 0);
+            encode(out);
+            if frame::finish(out, start, Compression::None).is_err() {
+                tracing::error!("a control answer of over 2 GiB");
+            }
+        });
+    }
+}
+
+fn overloaded() -> Error {
+    Error::overloaded("Too many requests are in flight on this shard; the request was not executed")
+}
