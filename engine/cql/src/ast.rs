@@ -20,7 +20,7 @@ pub enum Statement {
     Delete(Delete),
     Batch(Batch),
     Use(String),
-    Truncate(QualifiedName),
+    Truncate { table: QualifiedName, timeout: Option<Term> },
     CreateKeyspace(CreateKeyspace),
     AlterKeyspace(AlterKeyspace),
     DropKeyspace {
@@ -213,6 +213,9 @@ pub struct Select {
     pub per_partition_limit: Option<Term>,
     pub limit: Option<Term>,
     pub allow_filtering: bool,
+    pub bypass_cache: bool,
+    /// `USING TIMEOUT ..`
+    pub timeout: Option<Term>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -331,6 +334,7 @@ pub enum Relation {
     In {
         column: String,
         values: InValues,
+        negated: bool,
     },
     /// `(a, b) > (1, 2)`; the value is a tuple or a marker.
     Tuple {
@@ -370,11 +374,13 @@ pub enum Relation {
     },
 }
 
-/// `USING TIMESTAMP .. AND TTL ..`
+/// `USING TIMESTAMP .. AND TTL .. AND TIMEOUT ..`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Using {
     pub timestamp: Option<Term>,
     pub ttl: Option<Term>,
+    /// A duration.
+    pub timeout: Option<Term>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -435,6 +441,7 @@ pub struct Delete {
     /// Empty deletes whole rows.
     pub targets: Vec<DeleteTarget>,
     pub timestamp: Option<Term>,
+    pub timeout: Option<Term>,
     pub filter: Vec<Relation>,
     pub condition: Condition,
 }
@@ -466,7 +473,16 @@ pub struct ColumnCondition {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConditionTest {
     Compare(Operator, Term),
-    In(InValues),
+    In {
+        values: InValues,
+        negated: bool,
+    },
+    Like(Term),
+    /// `CONTAINS [KEY]`
+    Contains {
+        key: bool,
+        value: Term,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -342,7 +342,9 @@ impl<'a> Parser<'a> {
             "TRUNCATE" => {
                 self.advance();
                 let _ = self.take_keyword("TABLE") || self.take_keyword("COLUMNFAMILY");
-                self.table_name().map(Statement::Truncate)
+                let table = self.table_name()?;
+                let timeout = self.using_only(&["TIMEOUT"])?.timeout;
+                Ok(Statement::Truncate { table, timeout })
             }
             "CREATE" => self.create(),
             "ALTER" => self.alter(),
@@ -404,8 +406,9 @@ mod tests {
         };
         assert_eq!(statement("USE Ks;"), Statement::Use("ks".to_string()));
         assert_eq!(statement("use \"Ks\" ; ;"), Statement::Use("Ks".to_string()));
-        assert_eq!(statement("TRUNCATE a.b"), Statement::Truncate(table(Some("a"), "b")));
-        assert_eq!(statement("-- c\nTRUNCATE TABLE type /* x */"), Statement::Truncate(table(None, "type")));
+        let truncate = |table| Statement::Truncate { table, timeout: None };
+        assert_eq!(statement("TRUNCATE a.b"), truncate(table(Some("a"), "b")));
+        assert_eq!(statement("-- c\nTRUNCATE TABLE type /* x */"), truncate(table(None, "type")));
     }
 
     proptest! {

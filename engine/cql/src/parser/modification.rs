@@ -42,24 +42,42 @@ impl Parser<'_> {
         Ok(Statement::Insert(Insert { table, columns, values, if_not_exists, using }))
     }
 
-    /// `USING TIMESTAMP .. AND TTL ..`, if it is here.
+    /// `USING TIMESTAMP .. AND TTL .. AND TIMEOUT ..`, if it is here.
     fn using(&mut self) -> Result<Using, ParseError> {
+        self.using_only(&["TIMESTAMP", "TTL", "TIMEOUT"])
+    }
+
+    /// USING with no other attributes than these.
+    pub(super) fn using_only(&mut self, allowed: &[&str]) -> Result<Using, ParseError> {
         let mut using = Using::default();
         if !self.take_keyword("USING") {
             return Ok(using);
         }
         loop {
-            if self.take_keyword("TIMESTAMP") {
-                using.timestamp = Some(self.integer_value()?);
-            } else if self.take_keyword("TTL") {
-                using.ttl = Some(self.integer_value()?);
-            } else {
+            let Some(&name) = allowed.iter().find(|name| self.is_keyword(name)) else {
                 return Err(self.no_viable_alternative());
+            };
+            self.advance();
+            match name {
+                "TIMESTAMP" => using.timestamp = Some(self.integer_value()?),
+                "TTL" => using.ttl = Some(self.integer_value()?),
+                _ => using.timeout = Some(self.duration_value()?),
             }
             if !self.take_keyword("AND") {
                 return Ok(using);
             }
         }
+    }
+
+    /// A duration or a marker.
+    fn duration_value(&mut self) -> Result<Term, ParseError> {
+        if let Some(index) = self.take_marker()? {
+            return Ok(Term::Marker(index));
+        }
+        if !self.is_constant() {
+            return Err(self.no_viable_alternative());
+        }
+        self.constant()
     }
 
     pub(super) fn update(&mut self) -> Result<Update, ParseError> {
@@ -138,10 +156,10 @@ impl Parser<'_> {
         let targets = if self.is_keyword("FROM") { Vec::new() } else { self.comma_list(Self::delete_target)? };
         self.expect_keyword("FROM")?;
         let table = self.table_name()?;
-        let timestamp = if self.take_keywords(&["USING", "TIMESTAMP"])? { Some(self.integer_value()?) } else { None };
+        let Using { timestamp, timeout, .. } = self.using_only(&["TIMESTAMP", "TIMEOUT"])?;
         let filter = self.where_clause()?;
         let condition = self.condition()?;
-        Ok(Delete { table, targets, timestamp, filter, condition })
+        Ok(Delete { table, targets, timestamp, timeout, filter, condition })
     }
 
     fn delete_target(&mut self) -> Result<DeleteTarget, ParseError> {
@@ -184,7 +202,14 @@ impl Parser<'_> {
             self.expect_symbol("]")?;
         }
         let test = if self.take_keyword("IN") {
-            ConditionTest::In(self.in_values()?)
+            ConditionTest::In { values: self.in_values()?, negated: false }
+        } else if self.take_keywords(&["NOT", "IN"])? {
+            ConditionTest::In { values: self.in_values()?, negated: true }
+        } else if self.take_keyword("LIKE") {
+            ConditionTest::Like(self.term()?)
+        } else if self.take_keyword("CONTAINS") {
+            let key = self.take_keyword("KEY");
+            ConditionTest::Contains { key, value: self.term()? }
         } else {
             ConditionTest::Compare(self.operator()?, self.term()?)
         };
@@ -247,7 +272,10 @@ mod tests {
         assert_eq!(insert.columns, ["key", "C0", "type"]);
         assert_eq!(insert.values.len(), 3);
         assert!(insert.if_not_exists);
-        assert_eq!(insert.using, Using { timestamp: Some(Term::Marker(1)), ttl: Some(Term::integer(10)) });
+        assert_eq!(
+            insert.using,
+            Using { timestamp: Some(Term::Marker(1)), ttl: Some(Term::integer(10)), timeout: None }
+        );
         let Statement::InsertJson(json) = statement("INSERT INTO t JSON '{\"a\": 1}' DEFAULT UNSET") else {
             panic!("not INSERT JSON")
         };
@@ -274,7 +302,10 @@ mod tests {
         let Condition::Columns(conditions) = update.condition else { panic!("no conditions") };
         assert_eq!(conditions[0].test, ConditionTest::Compare(Operator::Equal, Term::integer(1)));
         assert_eq!(conditions[1].element, Some(Term::integer(1)));
-        assert_eq!(conditions[1].test, ConditionTest::In(InValues::Terms(vec![Term::integer(2)])));
+        assert_eq!(
+            conditions[1].test,
+            ConditionTest::In { values: InValues::Terms(vec![Term::integer(2)]), negated: false }
+        );
     }
 
     #[test]

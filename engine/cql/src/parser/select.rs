@@ -23,6 +23,8 @@ impl Parser<'_> {
             per_partition_limit: None,
             limit: None,
             allow_filtering: false,
+            bypass_cache: false,
+            timeout: None,
         };
         if self.is_keyword("WHERE") {
             select.filter = self.where_clause()?;
@@ -47,6 +49,8 @@ impl Parser<'_> {
             select.limit = Some(self.integer_value()?);
         }
         select.allow_filtering = self.take_keywords(&["ALLOW", "FILTERING"])?;
+        select.bypass_cache = self.take_keywords(&["BYPASS", "CACHE"])?;
+        select.timeout = self.using_only(&["TIMEOUT"])?.timeout;
         Ok(select)
     }
 
@@ -198,7 +202,9 @@ impl Parser<'_> {
         }
         let column = self.identifier()?;
         if self.take_keyword("IN") {
-            into.push(Relation::In { column, values: self.in_values()? });
+            into.push(Relation::In { column, values: self.in_values()?, negated: false });
+        } else if self.take_keywords(&["NOT", "IN"])? {
+            into.push(Relation::In { column, values: self.in_values()?, negated: true });
         } else if self.take_keyword("CONTAINS") {
             let key = self.take_keyword("KEY");
             into.push(Relation::Contains { column, key, value: self.term()? });
@@ -337,9 +343,13 @@ mod tests {
         assert_eq!(
             filter("a IN (1, ?) AND b IN ? AND c IN () AND \"D\" >= :x"),
             [
-                Relation::In { column: name("a"), values: InValues::Terms(vec![one(), Term::Marker(0)]) },
-                Relation::In { column: name("b"), values: InValues::Marker(1) },
-                Relation::In { column: name("c"), values: InValues::Terms(vec![]) },
+                Relation::In {
+                    column: name("a"),
+                    values: InValues::Terms(vec![one(), Term::Marker(0)]),
+                    negated: false
+                },
+                Relation::In { column: name("b"), values: InValues::Marker(1), negated: false },
+                Relation::In { column: name("c"), values: InValues::Terms(vec![]), negated: false },
                 column("D", Operator::GreaterOrEqual, Term::Marker(2)),
             ]
         );

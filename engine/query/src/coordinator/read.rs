@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::{NodeIndex, Outcome, ReadDecision, Requirement};
 use cql::Consistency;
@@ -27,13 +28,14 @@ pub(crate) struct ScanPosition {
 type Answer<T> = (NodeIndex, Result<T, String>);
 
 impl Node {
-    /// Reads one partition. `None`: no replica has anything of it.
+    /// Reads one partition. `None`: no replica has anything of it. `timeout` in place of the configured one.
     pub(crate) async fn read(
         self: &Rc<Self>,
         table: &Arc<TableDef>,
         token: Token,
         command: ReadCommand,
         consistency: Consistency,
+        timeout: Option<Duration>,
     ) -> Result<Option<Partition>, QueryError> {
         reactor::charge(Work::CoordinateRead, 0);
         let replicas = self.replicas(&table.keyspace, token)?;
@@ -46,6 +48,7 @@ impl Node {
                 .await
                 .map_err(|cause| read_shortfall(ONE_FAILED, consistency, &cause));
         }
+        let timeout = timeout.unwrap_or(self.config.timeouts.read);
         let payload = Rc::new(replica::encode_read(token, table.version, &command));
         let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<Option<Partition>>>>| {
             let answers = answers.clone();
@@ -56,14 +59,14 @@ impl Node {
                     answers.push((target, answer));
                 });
             } else if let Some(messenger) = node.messenger() {
-                messenger.call_with(target, verb::READ, &payload, node.config.timeouts.read, move |answer| {
+                messenger.call_with(target, verb::READ, &payload, timeout, move |answer| {
                     let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_answer);
                     answers.push((target, answer));
                 });
             }
         };
         let mut merged: Option<Partition> = None;
-        self.gather(decision, consistency, self.config.timeouts.read, ask, |partition, first| {
+        self.gather(decision, consistency, timeout, ask, |partition, first| {
             let Some(partition) = partition else { return };
             if !first {
                 reactor::charge(Work::Reconcile, 0);
@@ -88,6 +91,7 @@ impl Node {
         table: &Arc<TableDef>,
         command: ScanCommand,
         consistency: Consistency,
+        timeout: Option<Duration>,
     ) -> Result<(Vec<Partition>, bool), QueryError> {
         reactor::charge(Work::CoordinateRead, 0);
         let replicas = self.replicas(&table.keyspace, command.tokens.1)?;
@@ -95,6 +99,7 @@ impl Node {
         let local = (self.me(), self.topology.local().dc);
         let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
+        let timeout = timeout.unwrap_or(self.config.timeouts.range);
         let payload = Rc::new(replica::encode_scan(table.version, &command));
         let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<(Vec<Partition>, bool)>>>| {
             let answers = answers.clone();
@@ -105,14 +110,14 @@ impl Node {
                     answers.push((target, answer));
                 });
             } else if let Some(messenger) = node.messenger() {
-                messenger.call_with(target, verb::SCAN, &payload, node.config.timeouts.range, move |answer| {
+                messenger.call_with(target, verb::SCAN, &payload, timeout, move |answer| {
                     let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_scanned);
                     answers.push((target, answer));
                 });
             }
         };
         let mut answers: Vec<(Vec<Partition>, bool)> = Vec::new();
-        self.gather(decision, consistency, self.config.timeouts.range, ask, |answer, _| answers.push(answer)).await?;
+        self.gather(decision, consistency, timeout, ask, |answer, _| answers.push(answer)).await?;
         Ok(merge_scans(answers, table))
     }
 
@@ -121,7 +126,7 @@ impl Node {
         self: &Rc<Self>,
         decision: ReadDecision,
         consistency: Consistency,
-        timeout: std::time::Duration,
+        timeout: Duration,
         ask: impl Fn(&Rc<Node>, NodeIndex, &Rc<Queue<Answer<T>>>),
         mut take: impl FnMut(T, bool),
     ) -> Result<(), QueryError> {

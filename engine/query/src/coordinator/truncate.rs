@@ -1,6 +1,7 @@
 //! TRUNCATE: every node must do it, so every node must be alive, as in Cassandra.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use cql::response::ErrorKind;
 use types::TableDef;
@@ -15,17 +16,17 @@ fn failed(cause: String) -> QueryError {
 
 impl Node {
     /// The table's views too.
-    pub(crate) async fn truncate(self: &Rc<Self>, table: &TableDef) -> Result<(), QueryError> {
-        self.truncate_alone(table).await?;
+    pub(crate) async fn truncate(self: &Rc<Self>, table: &TableDef, timeout: Duration) -> Result<(), QueryError> {
+        self.truncate_alone(table, timeout).await?;
         if let Some(viewed) = self.viewed(table.id) {
             for view in &viewed.views {
-                self.truncate_alone(&view.table).await?;
+                self.truncate_alone(&view.table, timeout).await?;
             }
         }
         Ok(())
     }
 
-    async fn truncate_alone(self: &Rc<Self>, table: &TableDef) -> Result<(), QueryError> {
+    async fn truncate_alone(self: &Rc<Self>, table: &TableDef, timeout: Duration) -> Result<(), QueryError> {
         let peers: Vec<_> = self.topology.peers().map(|peer| peer.index).collect();
         if let Some(down) = peers.iter().find(|&&peer| !self.is_alive(peer)) {
             return Err(failed(format!(
@@ -39,7 +40,7 @@ impl Node {
         if let Some(messenger) = self.messenger() {
             let payload = table.id.to_bytes();
             for &peer in &peers {
-                calls.push((peer, messenger.call(peer, verb::TRUNCATE, &payload, self.config.timeouts.truncate)));
+                calls.push((peer, messenger.call(peer, verb::TRUNCATE, &payload, timeout)));
             }
         }
         replica::truncate(self, table.id).await.map_err(failed)?;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use cluster::{NodeIndex, Outcome, Shortfall, WriteDecision};
 use cql::Consistency;
@@ -50,7 +51,7 @@ impl Pending {
 }
 
 impl Node {
-    /// Writes an encoded mutation whose partition has `token`.
+    /// Writes an encoded mutation whose partition has `token`. `timeout` in place of the configured one.
     pub(crate) async fn write(
         self: &Rc<Self>,
         keyspace: &str,
@@ -58,6 +59,7 @@ impl Node {
         mutation: Vec<u8>,
         consistency: Consistency,
         kind: WriteType,
+        timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
         reactor::charge(Work::CoordinateWrite, 0);
         let replicas = self.replicas(keyspace, token)?;
@@ -77,7 +79,8 @@ impl Node {
             decision: RefCell::new(decision),
         });
         self.send_to_replicas(&pending, decision, token, mutation);
-        let answer = time::timeout(self.config.timeouts.write, pending.decided.take()).await;
+        let timeout = timeout.unwrap_or(self.config.timeouts.write);
+        let answer = time::timeout(timeout, pending.decided.take()).await;
         let answer = answer.unwrap_or_else(|_| match pending.decision.borrow_mut().on_timeout() {
             Outcome::Failed(shortfall) => Err(shortfall),
             _ => Ok(()),

@@ -13,6 +13,7 @@ mod select;
 mod virtual_write;
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use cql::request::{Batch, Parameters, QueryOrId, Request};
 use cql::response::{self, SchemaChange, SchemaTarget};
@@ -24,7 +25,7 @@ pub use outcome::Outcome;
 
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
-use crate::plan::{Context, Plan};
+use crate::plan::{self, Context, Plan};
 use crate::prepared::{self, Prepared};
 use crate::schema::{Change, ChangeKind, Target, agreement};
 
@@ -128,13 +129,14 @@ impl Node {
                 Ok(Outcome::Void)
             }
             Plan::Select(select) => Box::pin(self.select(select, execution)).await.map(Outcome::Body),
-            Plan::Batch { kind, statements, timestamp } => {
+            Plan::Batch(batch) => {
                 let context = self.context();
-                let timestamp = modify::timestamp_of(timestamp.as_ref(), &values, &context)?;
+                let timestamp = modify::timestamp_of(batch.timestamp.as_ref(), &values, &context)?;
+                let timeout = timeout_of(batch.timeout.as_ref(), &values, &context)?;
                 let parameters = Parameters { timestamp: timestamp.or(parameters.timestamp), ..*parameters };
                 let execution = Execution { parameters: &parameters, values: &values };
-                let statements: Vec<_> = statements.iter().map(|modify| (modify, execution)).collect();
-                Box::pin(self.modify_together(*kind, &statements, parameters.consistency)).await?;
+                let statements: Vec<_> = batch.statements.iter().map(|modify| (modify, execution)).collect();
+                Box::pin(self.modify_together(batch.kind, &statements, parameters.consistency, timeout)).await?;
                 Ok(Outcome::Void)
             }
             Plan::Schema(ddl) => {
@@ -143,8 +145,9 @@ impl Node {
                     Outcome::of(|out| response::encode_schema_change(out, &change.to_protocol()))
                 }))
             }
-            Plan::Truncate(table) => {
-                Box::pin(self.truncate(table)).await?;
+            Plan::Truncate { table, timeout } => {
+                let timeout = timeout_of(timeout.as_ref(), &values, &self.context())?;
+                Box::pin(self.truncate(table, timeout.unwrap_or(self.config.timeouts.truncate))).await?;
                 Ok(Outcome::Void)
             }
             Plan::Use(keyspace) => {
@@ -183,12 +186,38 @@ impl Node {
             };
             statements.push((modify, Execution { parameters: &parameters, values }));
         }
-        self.modify_together(batch.kind, &statements, batch.consistency).await?;
+        self.modify_together(batch.kind, &statements, batch.consistency, None).await?;
         Ok(Outcome::Void)
     }
 
     pub(crate) fn context(&self) -> Context {
         Context { now_us: reactor::wall_us() as i64, random: reactor::random }
+    }
+}
+
+/// `USING TIMEOUT`: whole milliseconds, no months, and never unset.
+fn timeout_of(
+    source: Option<&plan::Source>,
+    values: &[Value<'_>],
+    context: &Context,
+) -> Result<Option<Duration>, QueryError> {
+    let Some(source) = source else { return Ok(None) };
+    let bytes = match source.bind(values, context)? {
+        plan::Bound::Unset => return Ok(None),
+        plan::Bound::Null => return Err(invalid!("Timeout value cannot be null")),
+        plan::Bound::Bytes(bytes) => bytes,
+    };
+    let types::duration::CqlDuration { months, days, nanos: ns } =
+        types::duration::CqlDuration::from_bytes(&bytes).map_err(|error| invalid!("{error}"))?;
+    if months != 0 || days != 0 {
+        return Err(invalid!("Timeout values cannot be expressed in days/months"));
+    }
+    if ns % 1_000_000 != 0 {
+        return Err(invalid!("Timeout values cannot have granularity finer than milliseconds"));
+    }
+    match u64::try_from(ns / 1_000_000) {
+        Ok(ms) => Ok(Some(Duration::from_millis(ms))),
+        Err(_) => Err(invalid!("Timeout values must be non-negative")),
     }
 }
 

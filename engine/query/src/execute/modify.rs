@@ -1,6 +1,7 @@
 //! INSERT, UPDATE and DELETE executed: from values to mutations.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use cql::Consistency;
 use cql::request::BatchKind;
@@ -203,6 +204,7 @@ impl Node {
             true => Box::pin(self.current(modify, execution, &context)).await?,
         };
         // Encoded at once: only the bytes have to wait for the replicas.
+        let timeout = super::timeout_of(modify.timeout.as_ref(), execution.values, &context)?;
         let partitions = partitions(self, modify, execution, &context, &current)?;
         if modify.counts() {
             return Box::pin(self.count(table, partitions, consistency)).await;
@@ -214,7 +216,7 @@ impl Node {
             .map(|partition| (Token::of_key(&partition.key), encode(table, partition)))
             .collect();
         for (token, mutation) in mutations {
-            self.write(&table.keyspace, token, mutation, consistency, kind).await?;
+            self.write(&table.keyspace, token, mutation, consistency, kind, timeout).await?;
         }
         Ok(())
     }
@@ -226,6 +228,7 @@ impl Node {
         kind: BatchKind,
         statements: &[(&Modify, Execution<'_>)],
         consistency: Consistency,
+        timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
         plan::check_write_consistency(consistency)?;
         let context = self.context();
@@ -264,7 +267,7 @@ impl Node {
             let (node, keyspace) = (self.clone(), modify.table.keyspace.clone());
             // Side by side: each waits for its own replicas.
             writes.push(reactor::spawn(reactor::Group::Statement, "batch-write", async move {
-                node.write(&keyspace, token, bytes, consistency, kind).await
+                node.write(&keyspace, token, bytes, consistency, kind, timeout).await
             }));
         }
         for write in writes {

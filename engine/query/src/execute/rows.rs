@@ -1,16 +1,14 @@
 //! Rows on their way to the client: filtered, evaluated, counted against LIMIT and page.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 
-use cql::ast::Operator;
 use cql::response::RowsWriter;
 use storage::{Cell, Partition, Row};
 use types::{ColumnKind, TableDef, Token, partition_key_components};
 
 use crate::coordinator::ScanPosition;
 use crate::error::{QueryError, invalid, server};
-use crate::plan::{Bound, Context, Expression, Grouping, Part, Select, Values};
+use crate::plan::{Bound, BoundFilter, BoundTuples, Context, Expression, Grouping, Nulls, Part, Select, Values};
 
 use super::aggregate::Running;
 use super::modify::now_s;
@@ -153,7 +151,8 @@ pub(super) struct Collector<'a> {
     select: &'a Select,
     values: &'a Values<'a>,
     context: &'a Context,
-    filters: Vec<(&'a crate::plan::Filter, Cow<'a, [u8]>)>,
+    filters: Vec<BoundFilter<'a>>,
+    tuples: Vec<BoundTuples<'a>>,
     pub out: Vec<u8>,
     writer: RowsWriter,
     group: Option<Group<'a>>,
@@ -183,11 +182,9 @@ impl<'a> Collector<'a> {
         skip_metadata: bool,
         limits: Limits,
     ) -> Result<Self, QueryError> {
-        let filters = select
-            .filters
-            .iter()
-            .map(|filter| Ok((filter, filter.value.bind(values, context)?.required(&filter.column.name)?)))
-            .collect::<Result<_, QueryError>>()?;
+        let filters = select.filters.iter().map(|filter| filter.bind(values, context)).collect::<Result<_, _>>()?;
+        let tuples = select.tuples.iter().map(|filter| filter.bind(&select.table, values, context));
+        let tuples = tuples.collect::<Result<_, _>>()?;
         let mut out = Vec::with_capacity(256);
         let writer = RowsWriter::begin(&mut out, &select.metadata, skip_metadata, None);
         let per_partition = if select.distinct { 1 } else { limits.per_partition };
@@ -199,6 +196,7 @@ impl<'a> Collector<'a> {
             group: None,
             current: position.as_ref().map(|position| position.key.clone()),
             filters,
+            tuples,
             out,
             writer,
             page_left: limits.page,
@@ -223,7 +221,7 @@ impl<'a> Collector<'a> {
     pub fn wanted(&self) -> usize {
         // Enough to make round trips rare, few enough to bound memory where there is no limit.
         const CHUNK_ROWS: u64 = 5_000;
-        if self.select.grouping != Grouping::Rows || !self.filters.is_empty() {
+        if self.select.grouping != Grouping::Rows || !self.filters.is_empty() || !self.tuples.is_empty() {
             return CHUNK_ROWS as usize;
         }
         self.page_left.min(self.remaining).min(CHUNK_ROWS) as usize + 1
@@ -284,13 +282,15 @@ impl<'a> Collector<'a> {
     }
 
     fn passes(&self, view: &View<'_>) -> Result<bool, QueryError> {
-        for (filter, wanted) in &self.filters {
-            let column = &filter.column;
+        let component = |at| view.row.and_then(|row| row.clustering.component(at));
+        if !self.tuples.iter().all(|tuples| tuples.holds(view.table, component)) {
+            return Ok(false);
+        }
+        for bound in &self.filters {
+            let column = &bound.filter.column;
             let value: Option<Cow<'_, [u8]>> = match column.kind {
                 ColumnKind::PartitionKey(at) => Some(Cow::Borrowed(view.components[usize::from(at)])),
-                ColumnKind::Clustering(at) => {
-                    view.row.and_then(|row| row.clustering.component(usize::from(at))).map(Cow::Borrowed)
-                }
+                ColumnKind::Clustering(at) => component(usize::from(at)).map(Cow::Borrowed),
                 ColumnKind::Static => {
                     view.table.static_index(&column.name).and_then(|index| view.column_value(true, index as u16))
                 }
@@ -298,17 +298,7 @@ impl<'a> Collector<'a> {
                     view.table.regular_index(&column.name).and_then(|index| view.column_value(false, index as u16))
                 }
             };
-            let Some(value) = value else { return Ok(false) };
-            let order = column.ty.compare(&value, wanted);
-            let holds = match filter.operator {
-                Operator::Equal => order == Ordering::Equal,
-                Operator::NotEqual => order != Ordering::Equal,
-                Operator::Less => order == Ordering::Less,
-                Operator::LessOrEqual => order != Ordering::Greater,
-                Operator::Greater => order == Ordering::Greater,
-                Operator::GreaterOrEqual => order != Ordering::Less,
-            };
-            if !holds {
+            if !bound.holds(value.as_deref(), Nulls::NeverMatch)? {
                 return Ok(false);
             }
         }

@@ -97,6 +97,7 @@ impl Node {
     ) -> Result<Flow, QueryError> {
         let table = &select.table;
         let all = select.slices.slices(table, execution.values, context)?;
+        let timeout = super::timeout_of(select.timeout.as_ref(), execution.values, context)?;
         let resume = collector.position.clone();
         for key in keys {
             let mut slices = all.clone();
@@ -117,10 +118,11 @@ impl Node {
                     slices: std::mem::take(&mut slices),
                     reverse: select.reverse,
                     limit_rows,
+                    bypass_cache: select.bypass_cache,
                     ..ReadCommand::partition(table.id, key.clone(), now_s(context))
                 };
                 let asked = command.slices.clone();
-                let read = self.read(table, token, command, execution.parameters.consistency).await?;
+                let read = self.read(table, token, command, execution.parameters.consistency, timeout).await?;
                 let Some(partition) = read else { break };
                 match collector.take(&partition)? {
                     Flow::More => {}
@@ -148,6 +150,7 @@ impl Node {
         let table = &select.table;
         let slices = select.slices.slices(table, execution.values, context)?;
         let slices = if select.slices.is_all() { Vec::new() } else { slices };
+        let timeout = super::timeout_of(select.timeout.as_ref(), execution.values, context)?;
         let resume = collector.position.clone().map(|position| (Token::of_key(&position.key), position));
         for range in self.ranges(&table.keyspace, tokens)? {
             let mut after = None;
@@ -167,7 +170,8 @@ impl Node {
                     limit_rows: collector.wanted(),
                     ..ScanCommand::all(table.id, now_s(context))
                 };
-                let (partitions, more) = self.scan_range(table, command, execution.parameters.consistency).await?;
+                let (partitions, more) =
+                    self.scan_range(table, command, execution.parameters.consistency, timeout).await?;
                 for partition in &partitions {
                     match collector.take(partition)? {
                         Flow::More => {}

@@ -3,12 +3,14 @@
 //! A plan is made once per prepared statement and schema version. Making one is pure.
 
 mod change;
+mod filter;
 mod functions;
 mod modify;
 mod restrictions;
 mod select;
 mod selection;
 mod source;
+mod tuple;
 
 use std::sync::Arc;
 
@@ -18,12 +20,14 @@ use cql::response::ColumnSpec;
 use types::{CqlType, TableDef};
 
 pub(crate) use change::Change;
+pub(crate) use filter::{BoundFilter, Filter, Nulls};
 pub(crate) use functions::Function;
 pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
-pub(crate) use select::{Filter, Grouping, Select};
+pub(crate) use select::{Grouping, Select};
 pub(crate) use selection::{Aggregate, Expression, Part};
 pub(crate) use source::{Bound, Context, JsonMember, Source, Values};
+pub(crate) use tuple::{BoundTuples, TupleFilter};
 
 use crate::ddl::{self, Ddl};
 use crate::error::{QueryError, invalid};
@@ -35,15 +39,19 @@ pub(crate) enum Plan {
     Modify(Modify),
     /// A write to a table that shows the node's own state.
     ModifyVirtual(Modify),
-    Batch {
-        kind: cql::request::BatchKind,
-        statements: Vec<Modify>,
-        timestamp: Option<Source>,
-    },
+    Batch(Batch),
     Schema(Ddl),
-    Truncate(Arc<TableDef>),
+    Truncate { table: Arc<TableDef>, timeout: Option<Source> },
     Use(String),
     Describe(crate::describe::Describe),
+}
+
+/// A batch written as one statement.
+pub(crate) struct Batch {
+    pub kind: cql::request::BatchKind,
+    pub statements: Vec<Modify>,
+    pub timestamp: Option<Source>,
+    pub timeout: Option<Source>,
 }
 
 /// What the bind markers of a statement want, found while planning.
@@ -113,15 +121,16 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
         }
         Statement::Batch(batch) => plan_batch(node, batch, keyspace, &mut markers, &mut partition_key)?,
         Statement::Use(name) => Plan::Use(name.clone()),
-        Statement::Truncate(name) => {
+        Statement::Truncate { table: name, timeout } => {
             let table = find_table(node, name, keyspace)?;
+            let timeout = timeout_source(timeout.as_ref(), &mut markers)?;
             if crate::system::is_system(&table.keyspace) {
                 return Err(invalid!("Cannot truncate system table {}.{}", table.keyspace, table.name));
             }
             if table.view.is_some() {
                 return Err(invalid!("Cannot TRUNCATE materialized view directly; must truncate base table instead"));
             }
-            Plan::Truncate(table)
+            Plan::Truncate { table, timeout }
         }
         other => match ddl::resolve(other, keyspace, &markers.schema)? {
             Some(ddl) => Plan::Schema(ddl),
@@ -158,7 +167,16 @@ fn plan_batch(
     let timestamp = batch.using.timestamp.as_ref();
     let timestamp =
         timestamp.map(|term| Source::resolve(term, &CqlType::BigInt, "[timestamp]", markers)).transpose()?;
-    Ok(Plan::Batch { kind: batch.kind, statements, timestamp })
+    if batch.using.ttl.is_some() {
+        return Err(invalid!("Global TTL on the BATCH statement is not supported."));
+    }
+    let timeout = timeout_source(batch.using.timeout.as_ref(), markers)?;
+    Ok(Plan::Batch(Batch { kind: batch.kind, statements, timestamp, timeout }))
+}
+
+/// `USING TIMEOUT`: a duration.
+fn timeout_source(term: Option<&ast::Term>, markers: &mut Markers) -> Result<Option<Source>, QueryError> {
+    term.map(|term| Source::resolve(term, &CqlType::Duration, "[timeout]", markers)).transpose()
 }
 
 fn plan_modify(
@@ -210,9 +228,6 @@ pub(crate) fn check_read_consistency(consistency: Consistency) -> Result<(), Que
     match consistency {
         Consistency::Any => Err(invalid!("ANY ConsistencyLevel is only supported for writes")),
         Consistency::EachQuorum => Err(invalid!("EACH_QUORUM ConsistencyLevel is only supported for writes")),
-        Consistency::Serial | Consistency::LocalSerial => {
-            Err(invalid!("SERIAL reads need lightweight transactions, which are not supported yet"))
-        }
         _ => Ok(()),
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Modify {
     pub statics: Vec<(u16, Change)>,
     pub timestamp: Option<Source>,
     pub ttl: Option<Source>,
+    /// `USING TIMEOUT`
+    pub timeout: Option<Source>,
 }
 
 impl Modify {
@@ -68,11 +70,22 @@ impl Modify {
     }
 }
 
-fn using(using: &ast::Using, markers: &mut Markers) -> Result<(Option<Source>, Option<Source>), QueryError> {
+/// What `USING` says.
+struct Attributes {
+    timestamp: Option<Source>,
+    ttl: Option<Source>,
+    timeout: Option<Source>,
+}
+
+fn using(using: &ast::Using, markers: &mut Markers) -> Result<Attributes, QueryError> {
     let mut resolve = |term: &Option<Term>, ty: CqlType, name: &str| {
         term.as_ref().map(|term| Source::resolve(term, &ty, name, markers)).transpose()
     };
-    Ok((resolve(&using.timestamp, CqlType::BigInt, "[timestamp]")?, resolve(&using.ttl, CqlType::Int, "[ttl]")?))
+    Ok(Attributes {
+        timestamp: resolve(&using.timestamp, CqlType::BigInt, "[timestamp]")?,
+        ttl: resolve(&using.ttl, CqlType::Int, "[ttl]")?,
+        timeout: super::timeout_source(using.timeout.as_ref(), markers)?,
+    })
 }
 
 fn unconditional(conditional: bool) -> Result<(), QueryError> {
@@ -112,9 +125,9 @@ pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut M
             return Err(invalid!("Some partition key parts are missing: {}", key.name));
         }
     }
-    let (timestamp, ttl) = using(&insert.using, markers)?;
+    let attributes = using(&insert.using, markers)?;
     let mut modify = base(table, ModifyKind::Insert, &relations, markers)?;
-    (modify.timestamp, modify.ttl) = (timestamp, ttl);
+    modify.take_attributes(attributes);
     for (name, value) in assigned {
         let def = assignable(&modify, name)?;
         let change = Change::set(&def, Source::resolve(value, &def.ty, name, markers)?)?;
@@ -133,7 +146,7 @@ pub(super) fn insert_json(
     refuse_counters(&table)?;
     let json = Source::resolve(&insert.json, &CqlType::Text, "[json]", markers)?;
     let known: Arc<[String]> = table.columns().map(|column| column.name.clone()).collect();
-    let (timestamp, ttl) = using(&insert.using, markers)?;
+    let Attributes { timestamp, ttl, timeout } = using(&insert.using, markers)?;
     let member = |def: &ColumnDef| {
         let (column, ty) = (def.name.clone(), def.ty.clone());
         let default_unset = insert.default_unset;
@@ -156,6 +169,7 @@ pub(super) fn insert_json(
         statics: changes(&table.statics)?,
         timestamp,
         ttl,
+        timeout,
         table,
     })
 }
@@ -163,9 +177,9 @@ pub(super) fn insert_json(
 pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut Markers) -> Result<Modify, QueryError> {
     unconditional(update.condition != Condition::None)?;
     // Markers are resolved in the order of the text, which clients rely on only through their positions.
-    let (timestamp, ttl) = using(&update.using, markers)?;
+    let attributes = using(&update.using, markers)?;
     let mut modify = base(table, ModifyKind::Update, &update.filter, markers)?;
-    (modify.timestamp, modify.ttl) = (timestamp, ttl);
+    modify.take_attributes(attributes);
     if modify.table.is_counter() && modify.timestamp.is_some() {
         return Err(invalid!("Cannot provide custom timestamp for counter updates"));
     }
@@ -182,11 +196,10 @@ pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut M
 
 pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut Markers) -> Result<Modify, QueryError> {
     unconditional(delete.condition != Condition::None)?;
-    let timestamp = delete.timestamp.as_ref();
-    let timestamp =
-        timestamp.map(|term| Source::resolve(term, &CqlType::BigInt, "[timestamp]", markers)).transpose()?;
+    let attributes = ast::Using { timestamp: delete.timestamp.clone(), ttl: None, timeout: delete.timeout.clone() };
+    let attributes = using(&attributes, markers)?;
     let mut modify = base(table, ModifyKind::Delete, &delete.filter, markers)?;
-    modify.timestamp = timestamp;
+    modify.take_attributes(attributes);
     for target in &delete.targets {
         let (DeleteTarget::Column(name)
         | DeleteTarget::Element { column: name, .. }
@@ -204,6 +217,12 @@ pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut M
     settle_target(modify)
 }
 
+impl Modify {
+    fn take_attributes(&mut self, attributes: Attributes) {
+        (self.timestamp, self.ttl, self.timeout) = (attributes.timestamp, attributes.ttl, attributes.timeout);
+    }
+}
+
 /// Key, target and table; no cells yet.
 fn base(
     table: Arc<TableDef>,
@@ -212,8 +231,17 @@ fn base(
     markers: &mut Markers,
 ) -> Result<Modify, QueryError> {
     let restrictions = analyse(&table, relations, markers)?;
+    if let Some(tuple) = restrictions.tuples.first() {
+        let name = &table.clustering[tuple.first].name;
+        return Err(invalid!("PRIMARY KEY column \"{name}\" cannot be restricted by these relations together"));
+    }
     if let Some(filter) = restrictions.filters.first() {
         let name = &filter.column.name;
+        if table.clustering.iter().chain(&table.partition_key).any(|column| column.name == *name)
+            && !restrictions.is_slow
+        {
+            return Err(invalid!("{name} cannot be restricted by more than one relation if it includes an Equal"));
+        }
         return Err(match filter.column.kind {
             ColumnKind::Clustering(_) => {
                 invalid!("PRIMARY KEY column \"{name}\" cannot be restricted as preceding column is not restricted")
@@ -235,7 +263,8 @@ fn base(
     } else {
         ClusteringTarget::Range(slices)
     };
-    Ok(Modify { table, kind, key, target, cells: Vec::new(), statics: Vec::new(), timestamp: None, ttl: None })
+    let (timestamp, ttl, timeout) = (None, None, None);
+    Ok(Modify { table, kind, key, target, cells: Vec::new(), statics: Vec::new(), timestamp, ttl, timeout })
 }
 
 fn missing(table: &TableDef, relations: &[Relation]) -> String {

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use cql::ast::{InValues, Operator, Relation, Term};
+use cql::ast::{Operator, Relation, Term};
 use storage::{Bound as SliceBound, Clustering, Slice};
-use types::{ColumnDef, ColumnKind, CqlType, TableDef, Token, collection, serialize_partition_key};
+use types::{ColumnDef, ColumnKind, CqlType, TableDef, Token, serialize_partition_key};
 
-use super::select::Filter;
+use super::filter::{Filter, InList, Test};
+use super::tuple::{TupleFilter, TupleSource, TupleTest};
 use super::{Context, Markers, Source, Values};
 use crate::error::{QueryError, invalid};
 
@@ -14,9 +15,7 @@ use crate::error::{QueryError, invalid};
 #[derive(Clone, Debug)]
 pub(crate) enum OneOf {
     Equal(Source),
-    In(Vec<Source>),
-    /// `IN ?`: a list.
-    InList(Source),
+    In(InList),
 }
 
 impl OneOf {
@@ -28,17 +27,21 @@ impl OneOf {
     ) -> Result<Vec<Cow<'v, [u8]>>, QueryError> {
         match self {
             OneOf::Equal(source) => Ok(vec![source.bind(values, context)?.required(column)?]),
-            OneOf::In(sources) => sources.iter().map(|source| source.bind(values, context)?.required(column)).collect(),
-            OneOf::InList(source) => {
-                let list = source.bind(values, context)?.required(column)?;
-                let items = collection::elements(&list).map_err(|error| invalid!("{error}"))?;
-                let owned = |item: &Option<&[u8]>| match item {
-                    Some(bytes) => Ok(Cow::Owned(bytes.to_vec())),
-                    None => Err(invalid!("Invalid null value in condition for column {column}")),
-                };
-                items.iter().map(owned).collect()
+            OneOf::In(list) => {
+                let refuse = || invalid!("Invalid null value in condition for column {column}");
+                let items = list.bind(column, values, context)?;
+                items.into_iter().map(|item| item.ok_or_else(refuse)).collect()
             }
         }
+    }
+
+    /// The same as a test of rows.
+    fn into_filter(self, column: ColumnDef) -> Filter {
+        let test = match self {
+            OneOf::Equal(source) => Test::Compare(Operator::Equal, source),
+            OneOf::In(values) => Test::In { values, negated: false },
+        };
+        Filter { column, element: None, test }
     }
 }
 
@@ -76,7 +79,7 @@ impl KeyPlan {
             choices.push(one.bind(name, values, context)?);
         }
         let mut keys = Vec::new();
-        for combination in combinations(&choices) {
+        for combination in combinations("partition", &choices)? {
             let key = serialize_partition_key(&combination);
             check_key(&key)?;
             keys.push(key);
@@ -99,8 +102,16 @@ fn check_key(key: &[u8]) -> Result<(), QueryError> {
     }
 }
 
+/// How many keys or slices the INs of one statement may multiply to: enough for any list that a frame carries, and
+/// little memory.
+const PRODUCT_MAX: usize = 65_536;
+
 /// Every way to take one of each, the last position changing first.
-fn combinations<'a>(choices: &'a [Vec<Cow<'_, [u8]>>]) -> Vec<Vec<&'a [u8]>> {
+fn combinations<'a>(what: &str, choices: &'a [Vec<Cow<'_, [u8]>>]) -> Result<Vec<Vec<&'a [u8]>>, QueryError> {
+    let product = choices.iter().fold(1usize, |product, choice| product.saturating_mul(choice.len()));
+    if product > PRODUCT_MAX {
+        return Err(invalid!("{what}-key cartesian product size {product} is greater than maximum {PRODUCT_MAX}"));
+    }
     let mut all: Vec<Vec<&[u8]>> = vec![Vec::with_capacity(choices.len())];
     for choice in choices {
         all = all
@@ -114,7 +125,7 @@ fn combinations<'a>(choices: &'a [Vec<Cow<'_, [u8]>>]) -> Vec<Vec<&'a [u8]>> {
             })
             .collect();
     }
-    all
+    Ok(all)
 }
 
 /// Which partitions.
@@ -123,9 +134,33 @@ pub(crate) enum PartitionPlan {
     Keys(KeyPlan),
     /// `(after, to]` of the ring, by `token(..)`; `None` is the ring's end.
     Tokens {
-        lower: Option<(Source, bool)>,
-        upper: Option<(Source, bool)>,
+        lower: Option<(TokenSource, bool)>,
+        upper: Option<(TokenSource, bool)>,
     },
+}
+
+/// What `token(..)` is compared with.
+#[derive(Clone, Debug)]
+pub(crate) enum TokenSource {
+    Value(Source),
+    /// `token(1, ?)`: of a key by its components.
+    Of(KeyPlan),
+}
+
+impl TokenSource {
+    fn bind(&self, values: &Values<'_>, context: &Context) -> Result<i64, QueryError> {
+        match self {
+            TokenSource::Value(source) => {
+                let bytes = source.bind(values, context)?.required("token")?;
+                let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|_| invalid!("a token is a bigint"))?;
+                Ok(i64::from_be_bytes(bytes))
+            }
+            TokenSource::Of(key) => {
+                let keys = key.keys(values, context)?;
+                Ok(keys.first().map_or(i64::MIN, |key| Token::of_key(key).0))
+            }
+        }
+    }
 }
 
 impl PartitionPlan {
@@ -138,16 +173,12 @@ impl PartitionPlan {
 
     /// The range `(start, end]` with `i64::MIN` for either end of the ring; `None` when nothing can be in it.
     pub fn tokens(
-        lower: &Option<(Source, bool)>,
-        upper: &Option<(Source, bool)>,
+        lower: &Option<(TokenSource, bool)>,
+        upper: &Option<(TokenSource, bool)>,
         values: &Values<'_>,
         context: &Context,
     ) -> Result<Option<(Token, Token)>, QueryError> {
-        let token = |source: &Source| -> Result<i64, QueryError> {
-            let bytes = source.bind(values, context)?.required("token")?;
-            let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|_| invalid!("a token is a bigint"))?;
-            Ok(i64::from_be_bytes(bytes))
-        };
+        let token = |source: &TokenSource| source.bind(values, context);
         let start = match lower {
             None => i64::MIN,
             // Exclusive: behind the token before. Nothing has the least token.
@@ -170,7 +201,7 @@ impl PartitionPlan {
 /// One end of a range over the clustering columns that follow the prefix.
 #[derive(Clone, Debug)]
 struct RangeEnd {
-    values: Vec<Source>,
+    values: TupleSource,
     inclusive: bool,
 }
 
@@ -179,7 +210,7 @@ struct RangeEnd {
 pub(crate) struct SlicePlan {
     prefix: Vec<OneOf>,
     /// `(a, b) IN (..)` in place of the rest of the prefix.
-    tuples: Option<Vec<Vec<Source>>>,
+    tuples: Option<TupleTest>,
     lower: Option<RangeEnd>,
     upper: Option<RangeEnd>,
 }
@@ -203,34 +234,33 @@ impl SlicePlan {
         for (one, column) in self.prefix.iter().zip(&table.clustering) {
             choices.push(one.bind(&column.name, values, context)?);
         }
-        let bind_all = |sources: &[Source]| -> Result<Vec<Vec<u8>>, QueryError> {
-            let bind = |(source, column): (&Source, &ColumnDef)| {
-                Ok(source.bind(values, context)?.required(&column.name)?.into_owned())
-            };
-            sources.iter().zip(&table.clustering[self.prefix.len()..]).map(bind).collect()
+        let rest = &table.clustering[self.prefix.len().min(table.clustering.len())..];
+        let tuples = self.tuples.as_ref().map(|tuples| tuples.bind(rest, values, context)).transpose()?;
+        let bind_end = |end: &Option<RangeEnd>| -> Result<Option<(Vec<Vec<u8>>, bool)>, QueryError> {
+            let Some(end) = end else { return Ok(None) };
+            Ok(Some((end.values.bind(rest, values, context)?, end.inclusive)))
         };
+        let (lower, upper) = (bind_end(&self.lower)?, bind_end(&self.upper)?);
         let mut slices = Vec::new();
-        for prefix in combinations(&choices) {
-            if let Some(tuples) = &self.tuples {
+        for prefix in combinations("clustering", &choices)? {
+            if let Some(tuples) = &tuples {
                 for tuple in tuples {
-                    let tuple = bind_all(tuple)?;
                     let parts = prefix.iter().copied().chain(tuple.iter().map(Vec::as_slice));
                     slices.push(Slice::prefix(Clustering::new(parts)));
                 }
                 continue;
             }
-            let end = |range: &Option<RangeEnd>| -> Result<SliceBound, QueryError> {
-                let Some(range) = range else {
-                    return Ok(SliceBound::inclusive(Clustering::new(&prefix)));
+            let end = |range: &Option<(Vec<Vec<u8>>, bool)>| -> SliceBound {
+                let Some((rest, inclusive)) = range else {
+                    return SliceBound::inclusive(Clustering::new(&prefix));
                 };
-                let rest = bind_all(&range.values)?;
                 let parts = prefix.iter().copied().chain(rest.iter().map(Vec::as_slice));
-                Ok(SliceBound { prefix: Clustering::new(parts), inclusive: range.inclusive })
+                SliceBound { prefix: Clustering::new(parts), inclusive: *inclusive }
             };
             // In a descending column the greater value comes first.
             let descending = table.clustering.get(self.prefix.len()).is_some_and(|column| column.descending);
-            let (start, stop) = if descending { (&self.upper, &self.lower) } else { (&self.lower, &self.upper) };
-            slices.push(Slice { start: end(start)?, end: end(stop)? });
+            let (start, stop) = if descending { (&upper, &lower) } else { (&lower, &upper) };
+            slices.push(Slice { start: end(start), end: end(stop) });
         }
         if slices.len() > 1 {
             slices.sort_by(|a, b| a.start.compare_start(&b.start, table));
@@ -253,19 +283,24 @@ pub(crate) struct Restrictions {
     pub partition: PartitionPlan,
     pub slices: SlicePlan,
     pub filters: Vec<Filter>,
+    pub tuples: Vec<TupleFilter>,
+    /// Whether a test of rows may throw away many: the statement has to say ALLOW FILTERING.
+    pub is_slow: bool,
 }
 
 struct Analysis<'a> {
     table: &'a TableDef,
     keys: Vec<Option<OneOf>>,
     clustering: Vec<Option<OneOf>>,
-    tuples: Option<(usize, Vec<Vec<Source>>)>,
+    tuples: Option<(usize, usize, TupleTest)>,
     /// Ends of ranges with the position of their first clustering column.
     lower: Option<(usize, RangeEnd)>,
     upper: Option<(usize, RangeEnd)>,
-    token_lower: Option<(Source, bool)>,
-    token_upper: Option<(Source, bool)>,
+    token_lower: Option<(TokenSource, bool)>,
+    token_upper: Option<(TokenSource, bool)>,
     filters: Vec<Filter>,
+    tuple_filters: Vec<TupleFilter>,
+    is_slow: bool,
 }
 
 pub(crate) fn column<'a>(table: &'a TableDef, name: &str) -> Result<&'a ColumnDef, QueryError> {
@@ -289,6 +324,8 @@ pub(crate) fn analyse(
         token_lower: None,
         token_upper: None,
         filters: Vec::new(),
+        tuple_filters: Vec::new(),
+        is_slow: false,
     };
     for relation in relations {
         analysis.add(relation, markers)?;
@@ -299,114 +336,141 @@ pub(crate) fn analyse(
 impl Analysis<'_> {
     fn add(&mut self, relation: &Relation, markers: &mut Markers) -> Result<(), QueryError> {
         match relation {
+            Relation::Column { column: name, operator: Operator::NotEqual, value } => {
+                column(self.table, name)?;
+                return Err(invalid!("Unsupported \"!=\" relation: {name} != {value}"));
+            }
             Relation::Column { column: name, operator, value } => {
                 let def = column(self.table, name)?.clone();
+                check_multi_cell(&def, &format!("'{operator}'"))?;
                 let source = Source::resolve(value, &def.ty, name, markers)?;
-                if matches!(source, Source::Constant(None)) {
+                if matches!(source, Source::Constant(None)) && def.is_primary_key() {
                     return Err(invalid!("Invalid null value in condition for column {name}"));
                 }
+                if def.ty == CqlType::Duration && *operator != Operator::Equal {
+                    return Err(invalid!("Slice restrictions are not supported on duration columns"));
+                }
                 match (def.kind, operator) {
-                    (_, Operator::NotEqual) => {
-                        return Err(invalid!("Unsupported \"!=\" relation: {name} != {value}"));
-                    }
-                    (ColumnKind::PartitionKey(at), Operator::Equal) => {
-                        set_once(&mut self.keys[at as usize], OneOf::Equal(source), name)?;
-                    }
-                    (ColumnKind::Clustering(at), Operator::Equal) => {
-                        set_once(&mut self.clustering[at as usize], OneOf::Equal(source), name)?;
-                    }
+                    (ColumnKind::PartitionKey(at), Operator::Equal) => self.key(at, def, OneOf::Equal(source)),
+                    (ColumnKind::Clustering(at), Operator::Equal) => self.cluster(at, def, OneOf::Equal(source)),
                     (ColumnKind::Clustering(at), operator) => {
-                        self.range_end(at as usize, *operator, vec![source], name)?;
+                        let filter = Filter::compare(def, *operator, source.clone());
+                        if !self.range_end(at as usize, *operator, TupleSource::Each(vec![source])) {
+                            self.filters.push(filter);
+                        }
                     }
-                    (_, operator) => self.filters.push(Filter { column: def, operator: *operator, value: source }),
+                    (_, operator) => self.slow(Filter::compare(def, *operator, source)),
                 }
             }
-            Relation::In { column: name, values } => {
+            Relation::In { column: name, values, negated } => {
                 let def = column(self.table, name)?.clone();
-                let one = match values {
-                    InValues::Terms(terms) => OneOf::In(
-                        terms
-                            .iter()
-                            .map(|term| Source::resolve(term, &def.ty, name, markers))
-                            .collect::<Result<_, _>>()?,
-                    ),
-                    InValues::Marker(marker) => {
-                        let list = Term::Marker(*marker);
-                        let ty = CqlType::list(def.ty.clone());
-                        OneOf::InList(Source::resolve(&list, &ty, &format!("in({name})"), markers)?)
-                    }
-                };
-                match def.kind {
-                    ColumnKind::PartitionKey(at) => set_once(&mut self.keys[at as usize], one, name)?,
-                    ColumnKind::Clustering(at) => set_once(&mut self.clustering[at as usize], one, name)?,
-                    _ => {
-                        return Err(invalid!("IN predicates on non-primary-key columns ({name}) is not yet supported"));
+                check_multi_cell(&def, "IN")?;
+                let values = InList::resolve(values, &def.ty, name, markers)?;
+                match (def.kind, negated) {
+                    (ColumnKind::PartitionKey(at), false) => self.key(at, def, OneOf::In(values)),
+                    (ColumnKind::Clustering(at), false) => self.cluster(at, def, OneOf::In(values)),
+                    (_, &negated) => {
+                        self.slow(Filter { column: def, element: None, test: Test::In { values, negated } });
                     }
                 }
             }
-            Relation::Tuple { columns, operator, value } => {
-                let (first, defs) = self.clustering_run(columns)?;
-                let Term::Tuple(terms) = value else {
-                    return Err(invalid!("A tuple of {} values is expected for ({})", defs.len(), columns.join(", ")));
-                };
-                let sources = self.tuple(terms, &defs, markers)?;
-                match operator {
-                    Operator::Equal => {
-                        for (at, source) in sources.into_iter().enumerate() {
-                            set_once(&mut self.clustering[first + at], OneOf::Equal(source), &columns[at])?;
-                        }
-                    }
-                    operator => {
-                        if defs.windows(2).any(|pair| pair[0].descending != pair[1].descending) {
-                            return Err(invalid!(
-                                "A range over ({}), whose orders differ, is not supported yet",
-                                columns.join(", ")
-                            ));
-                        }
-                        self.range_end(first, *operator, sources, &columns.join(", "))?;
-                    }
-                }
-            }
+            Relation::Tuple { columns, operator, value } => self.tuple(columns, *operator, value, markers)?,
             Relation::TupleIn { columns, values } => {
                 let (first, defs) = self.clustering_run(columns)?;
-                let InValues::Terms(terms) = values else {
-                    return Err(invalid!("A bound list of tuples is not supported yet; write the tuples out"));
-                };
-                let mut tuples = Vec::new();
-                for term in terms {
-                    let Term::Tuple(items) = term else {
-                        return Err(invalid!("A tuple is expected, not {term}"));
-                    };
-                    tuples.push(self.tuple(items, &defs, markers)?);
-                }
-                if self.tuples.replace((first, tuples)).is_some() {
-                    return Err(invalid!("({}) cannot be restricted by more than one IN", columns.join(", ")));
+                let test = TupleTest::any_of(values, &defs, markers)?;
+                if let Some((first, columns, test)) = self.tuples.replace((first, defs.len(), test)) {
+                    self.tuple_filters.push(TupleFilter { first, columns, test });
                 }
             }
             Relation::Token { columns, operator, value } => self.token(columns, *operator, value, markers)?,
-            Relation::Contains { column, .. } => {
-                return Err(invalid!("CONTAINS on column {column} is not supported yet"));
+            Relation::Contains { column: name, key, value } => {
+                let def = column(self.table, name)?.clone();
+                self.slow(Filter::contains(def, *key, value, markers)?);
             }
-            Relation::Element { column, .. } => {
-                return Err(invalid!("A condition on an element of {column} is not supported yet"));
+            Relation::Element { column: name, key, operator, value } => {
+                let def = column(self.table, name)?.clone();
+                let (element, ty, name) = Filter::subject(&def, Some(key), markers)?;
+                if *operator == Operator::NotEqual {
+                    return Err(invalid!("Unsupported \"!=\" relation: {}[{key}] != {value}", def.name));
+                }
+                let value = Source::resolve(value, &ty, &name, markers)?;
+                self.slow(Filter { column: def, element, test: Test::Compare(*operator, value) });
             }
             Relation::IsNotNull { column } => {
                 return Err(invalid!("Unsupported restriction: {column} IS NOT NULL"));
             }
-            Relation::Like { column, .. } => {
-                return Err(invalid!(
-                    "LIKE restriction is only supported on properly indexed columns. {column} is not"
-                ));
+            Relation::Like { column: name, pattern } => {
+                let def = column(self.table, name)?.clone();
+                self.slow(Filter::like(def, pattern, markers)?);
             }
         }
         Ok(())
     }
 
-    fn tuple(&self, terms: &[Term], defs: &[ColumnDef], markers: &mut Markers) -> Result<Vec<Source>, QueryError> {
-        if terms.len() != defs.len() {
-            return Err(invalid!("Expected {} elements in value tuple, but got {}", defs.len(), terms.len()));
+    /// A test that rows have to be read for.
+    fn slow(&mut self, filter: Filter) {
+        self.filters.push(filter);
+        self.is_slow = true;
+    }
+
+    /// A second restriction of a column that is restricted already tests what the first one finds.
+    fn key(&mut self, at: u16, def: ColumnDef, one: OneOf) {
+        match &mut self.keys[usize::from(at)] {
+            place @ None => *place = Some(one),
+            Some(_) => self.filters.push(one.into_filter(def)),
         }
-        terms.iter().zip(defs).map(|(term, def)| Source::resolve(term, &def.ty, &def.name, markers)).collect()
+    }
+
+    fn cluster(&mut self, at: u16, def: ColumnDef, one: OneOf) {
+        match &mut self.clustering[usize::from(at)] {
+            place @ None => *place = Some(one),
+            Some(_) => self.filters.push(one.into_filter(def)),
+        }
+    }
+
+    fn tuple(
+        &mut self,
+        columns: &[String],
+        operator: Operator,
+        value: &Term,
+        markers: &mut Markers,
+    ) -> Result<(), QueryError> {
+        let (first, defs) = self.clustering_run(columns)?;
+        let values = TupleSource::resolve(value, &defs, markers)?;
+        match (operator, values) {
+            (Operator::NotEqual, _) => {
+                return Err(invalid!("Unsupported \"!=\" relation: ({}) != {value}", columns.join(", ")));
+            }
+            (Operator::Equal, TupleSource::Each(sources)) => {
+                for (at, (source, def)) in sources.into_iter().zip(defs).enumerate() {
+                    self.cluster((first + at) as u16, def, OneOf::Equal(source));
+                }
+            }
+            (Operator::Equal, values) => {
+                let test = TupleTest::Any(vec![values]);
+                if let Some((first, columns, test)) = self.tuples.replace((first, defs.len(), test)) {
+                    self.tuple_filters.push(TupleFilter { first, columns, test });
+                }
+            }
+            (operator, values) => {
+                let filter =
+                    TupleFilter { first, columns: defs.len(), test: TupleTest::Compare(operator, values.clone()) };
+                let mixed = defs.windows(2).any(|pair| pair[0].descending != pair[1].descending);
+                if mixed {
+                    // Not one slice. The first column bounds it from outside, and rows are compared one by one.
+                    let operator = match operator {
+                        Operator::Less => Operator::LessOrEqual,
+                        Operator::Greater => Operator::GreaterOrEqual,
+                        other => other,
+                    };
+                    self.range_end(first, operator, values.first_of(&defs));
+                    self.tuple_filters.push(filter);
+                } else if !self.range_end(first, operator, values) {
+                    self.tuple_filters.push(filter);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Columns of a tuple: clustering columns one behind the other.
@@ -420,6 +484,9 @@ impl Analysis<'_> {
                     "Multi-column relations can only be applied to clustering columns but was applied to: {name}"
                 ));
             };
+            if columns[..offset].contains(name) {
+                return Err(invalid!("Column \"{name}\" appeared twice in a relation: ({})", columns.join(", ")));
+            }
             let first = *first.get_or_insert(at as usize);
             if first + offset != at as usize {
                 return Err(invalid!(
@@ -432,16 +499,20 @@ impl Analysis<'_> {
         Ok((first.unwrap_or(0), defs))
     }
 
-    fn range_end(&mut self, at: usize, operator: Operator, values: Vec<Source>, name: &str) -> Result<(), QueryError> {
+    /// Takes one end of a range; false when there was one already.
+    fn range_end(&mut self, at: usize, operator: Operator, values: TupleSource) -> bool {
         let inclusive = matches!(operator, Operator::LessOrEqual | Operator::GreaterOrEqual);
-        let (end, what) = match operator {
-            Operator::Less | Operator::LessOrEqual => (&mut self.upper, "end"),
-            _ => (&mut self.lower, "start"),
+        let end = match operator {
+            Operator::Less | Operator::LessOrEqual => &mut self.upper,
+            _ => &mut self.lower,
         };
-        if end.replace((at, RangeEnd { values, inclusive })).is_some() {
-            return Err(invalid!("More than one restriction was found for the {what} bound on {name}"));
+        match end {
+            Some(_) => false,
+            None => {
+                *end = Some((at, RangeEnd { values, inclusive }));
+                true
+            }
         }
-        Ok(())
     }
 
     fn token(
@@ -452,37 +523,48 @@ impl Analysis<'_> {
         markers: &mut Markers,
     ) -> Result<(), QueryError> {
         let names = self.table.partition_key.iter().map(|column| &column.name);
-        if !names.eq(columns) {
+        if !names.clone().eq(columns) {
+            for name in columns {
+                column(self.table, name)?;
+            }
             return Err(invalid!(
                 "The token function arguments must be in the partition key order: {}",
                 self.table.partition_key.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
             ));
         }
+        if operator == Operator::NotEqual {
+            return Err(invalid!("Unsupported \"!=\" relation: token({}) != {value}", columns.join(", ")));
+        }
         let source = match value {
             Term::Function { name, arguments } if name.name.eq_ignore_ascii_case("token") => {
-                let mut parts = Vec::new();
-                for (argument, column) in arguments.iter().zip(&self.table.partition_key) {
-                    match Source::resolve(argument, &column.ty, &column.name, markers)? {
-                        Source::Constant(Some(bytes)) => parts.push(bytes),
-                        _ => return Err(invalid!("token() of bound values is not supported here yet")),
-                    }
+                let key = &self.table.partition_key;
+                if arguments.len() != key.len() {
+                    return Err(invalid!(
+                        "Invalid number of arguments in call to function token: {} required but {} provided",
+                        key.len(),
+                        arguments.len()
+                    ));
                 }
-                let key = serialize_partition_key(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>());
-                Source::Constant(Some(Token::of_key(&key).0.to_be_bytes().to_vec()))
+                let parts = arguments
+                    .iter()
+                    .zip(key)
+                    .map(|(argument, column)| Source::resolve(argument, &column.ty, &column.name, markers))
+                    .collect::<Result<_, _>>()?;
+                TokenSource::Of(KeyPlan::of(parts, names.cloned().collect()))
             }
-            value => Source::resolve(value, &CqlType::BigInt, "partition key token", markers)?,
+            value => TokenSource::Value(Source::resolve(value, &CqlType::BigInt, "partition key token", markers)?),
         };
         let inclusive = matches!(operator, Operator::LessOrEqual | Operator::GreaterOrEqual | Operator::Equal);
-        let twice = || invalid!("More than one restriction was found for a bound on token");
+        let twice = |what| invalid!("More than one restriction was found for the {what} bound on token");
         if matches!(operator, Operator::Less | Operator::LessOrEqual | Operator::Equal)
             && self.token_upper.replace((source.clone(), inclusive)).is_some()
         {
-            return Err(twice());
+            return Err(twice("end"));
         }
         if matches!(operator, Operator::Greater | Operator::GreaterOrEqual | Operator::Equal)
             && self.token_lower.replace((source, inclusive)).is_some()
         {
-            return Err(twice());
+            return Err(twice("start"));
         }
         Ok(())
     }
@@ -491,30 +573,28 @@ impl Analysis<'_> {
         let table = self.table;
         let given = self.keys.iter().filter(|key| key.is_some()).count();
         let by_token = self.token_lower.is_some() || self.token_upper.is_some();
-        let partition = if given == self.keys.len() {
-            if by_token {
-                return Err(invalid!("Columns and token() of them cannot be restricted together"));
-            }
+        let partition = if given == self.keys.len() && !by_token {
             let components: Vec<OneOf> = self.keys.iter_mut().filter_map(Option::take).collect();
             PartitionPlan::Keys(KeyPlan {
                 components,
                 names: table.partition_key.iter().map(|column| column.name.clone()).collect(),
             })
         } else {
-            for (at, key) in self.keys.iter_mut().enumerate() {
-                match key.take() {
-                    None => {}
-                    Some(OneOf::Equal(value)) => {
-                        let column = table.partition_key[at].clone();
-                        self.filters.push(Filter { column, operator: Operator::Equal, value });
+            for (key, column) in std::mem::take(&mut self.keys).into_iter().zip(&table.partition_key) {
+                if let Some(one) = key {
+                    if by_token {
+                        return Err(invalid!(
+                            "Columns \"{}\" cannot be restricted by both a normal relation and a token relation",
+                            column.name
+                        ));
                     }
-                    Some(_) => return Err(filtering()),
+                    self.slow(one.into_filter(column.clone()));
                 }
             }
             PartitionPlan::Tokens { lower: self.token_lower.take(), upper: self.token_upper.take() }
         };
         let slices = self.slice_plan()?;
-        Ok(Restrictions { partition, slices, filters: self.filters })
+        Ok(Restrictions { partition, slices, filters: self.filters, tuples: self.tuple_filters, is_slow: self.is_slow })
     }
 
     /// The longest prefix of restricted columns and a range behind it; what lies behind that becomes a filter.
@@ -526,20 +606,16 @@ impl Analysis<'_> {
             plan.prefix.push(one);
             at += 1;
         }
-        if let Some((first, tuples)) = self.tuples.take() {
-            if first != at {
-                return Err(invalid!("The columns before a tuple IN must be restricted by ="));
+        if let Some((first, columns, test)) = self.tuples.take() {
+            if first == at {
+                plan.tuples = Some(test);
+            } else {
+                self.is_slow |= first > at;
+                self.tuple_filters.push(TupleFilter { first, columns, test });
             }
-            plan.tuples = Some(tuples);
         }
         for (is_lower, end) in [(true, self.lower.take()), (false, self.upper.take())] {
             let Some((first, range)) = end else { continue };
-            if first < at {
-                return Err(invalid!(
-                    "Column \"{}\" cannot be restricted by both an equality and an inequality relation",
-                    table.clustering[first].name
-                ));
-            }
             if first == at && plan.tuples.is_none() {
                 *(if is_lower { &mut plan.lower } else { &mut plan.upper }) = Some(range);
                 continue;
@@ -550,27 +626,26 @@ impl Analysis<'_> {
                 (false, true) => Operator::LessOrEqual,
                 (false, false) => Operator::Less,
             };
-            let [value] = <[Source; 1]>::try_from(range.values).map_err(|_| filtering())?;
-            self.filters.push(Filter { column: table.clustering[first].clone(), operator, value });
+            self.is_slow |= first > at;
+            let columns = range.values.columns();
+            self.tuple_filters.push(TupleFilter { first, columns, test: TupleTest::Compare(operator, range.values) });
         }
-        for (at, one) in self.clustering.iter_mut().enumerate() {
-            match one.take() {
-                None => {}
-                Some(OneOf::Equal(value)) => {
-                    let column = table.clustering[at].clone();
-                    self.filters.push(Filter { column, operator: Operator::Equal, value });
-                }
-                Some(_) => return Err(filtering()),
+        for (one, column) in std::mem::take(&mut self.clustering).into_iter().zip(&table.clustering) {
+            if let Some(one) = one {
+                self.slow(one.into_filter(column.clone()));
             }
         }
         Ok(plan)
     }
 }
 
-fn set_once(place: &mut Option<OneOf>, one: OneOf, name: &str) -> Result<(), QueryError> {
-    match place.replace(one) {
-        None => Ok(()),
-        Some(_) => Err(invalid!("{name} cannot be restricted by more than one relation if it includes an Equal")),
+/// Collections of several cells have no order and no equality that a row could be found by.
+fn check_multi_cell(def: &ColumnDef, relation: &str) -> Result<(), QueryError> {
+    match def.ty.is_multi_cell() {
+        true => {
+            Err(invalid!("Collection column '{}' ({}) cannot be restricted by a {relation} relation", def.name, def.ty))
+        }
+        false => Ok(()),
     }
 }
 

@@ -4,20 +4,12 @@ use std::sync::Arc;
 
 use cql::ast::{self, Direction, Operator, Relation};
 use cql::response::{ColumnSpec, EncodedMetadata};
-use types::{ColumnDef, ColumnKind, CqlType, TableDef};
+use types::{ColumnKind, CqlType, TableDef};
 
 use super::restrictions::{analyse, column, filtering};
 use super::selection::{self, Aggregation, Expression, Output};
-use super::{Markers, PartitionPlan, SlicePlan, Source};
+use super::{Filter, Markers, PartitionPlan, SlicePlan, Source, TupleFilter};
 use crate::error::{QueryError, invalid};
-
-/// A condition on rows that the storage cannot find by itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Filter {
-    pub column: ColumnDef,
-    pub operator: Operator,
-    pub value: Source,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Select {
@@ -25,6 +17,7 @@ pub(crate) struct Select {
     pub partition: PartitionPlan,
     pub slices: SlicePlan,
     pub filters: Vec<Filter>,
+    pub tuples: Vec<TupleFilter>,
     pub outputs: Vec<Output>,
     /// What the outputs gather over rows; empty where each row is one of the result.
     pub aggregations: Vec<Aggregation>,
@@ -34,6 +27,9 @@ pub(crate) struct Select {
     pub distinct: bool,
     pub limit: Option<Source>,
     pub per_partition_limit: Option<Source>,
+    pub bypass_cache: bool,
+    /// `USING TIMEOUT`
+    pub timeout: Option<Source>,
 }
 
 /// Which rows make one row of the result.
@@ -71,7 +67,7 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
         return Err(invalid!("PER PARTITION LIMIT is not allowed with aggregate queries."));
     }
     let restrictions = analyse(&table, &select.filter, markers)?;
-    let slow = !restrictions.filters.is_empty()
+    let slow = restrictions.is_slow
         || (matches!(restrictions.partition, PartitionPlan::Tokens { .. }) && !restrictions.slices.is_all());
     if slow && !select.allow_filtering {
         return Err(filtering());
@@ -82,6 +78,7 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
     };
     let per_partition_limit = limit(&select.per_partition_limit, "[per_partition_limit]")?;
     let limit = limit(&select.limit, "[limit]")?;
+    let timeout = super::timeout_source(select.timeout.as_ref(), markers)?;
     let specs: Vec<ColumnSpec> = outputs
         .iter()
         .map(|output| ColumnSpec::new(&table.keyspace, &table.name, &output.name, output.ty.clone()))
@@ -94,10 +91,13 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
         partition: restrictions.partition,
         slices: restrictions.slices,
         filters: restrictions.filters,
+        tuples: restrictions.tuples,
         reverse,
         distinct: select.distinct,
         limit,
         per_partition_limit,
+        bypass_cache: select.bypass_cache,
+        timeout,
         table,
     })
 }

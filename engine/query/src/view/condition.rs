@@ -41,7 +41,7 @@ impl Condition {
         match relation {
             Relation::IsNotNull { .. } => Ok(Vec::new()),
             Relation::Column { column, operator, value } => Ok(vec![one(column, *operator, &[value])?]),
-            Relation::In { column, values: InValues::Terms(terms) } => {
+            Relation::In { column, values: InValues::Terms(terms), negated: false } => {
                 Ok(vec![one(column, Operator::Equal, &terms.iter().collect::<Vec<_>>())?])
             }
             Relation::Tuple { columns, operator: Operator::Equal, value: Term::Tuple(terms) }
