@@ -89,6 +89,17 @@ impl std::fmt::Display for Consistency {
     }
 }
 
+impl Consistency {
+    /// The serial level that it is, if it is one.
+    pub fn as_serial(self) -> Option<SerialConsistency> {
+        match self {
+            Consistency::Serial => Some(SerialConsistency::Serial),
+            Consistency::LocalSerial => Some(SerialConsistency::LocalSerial),
+            _ => None,
+        }
+    }
+}
+
 impl SerialConsistency {
     pub fn from_code(code: u16) -> Result<SerialConsistency, DecodeError> {
         match Consistency::from_code(code)? {

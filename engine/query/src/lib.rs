@@ -34,4 +34,4 @@ pub use schema::Change;
 pub use schema::agreement::{Agreement, LoadError, load as load_schema};
 pub use shards::Starting;
 pub use snapshots::TableSnapshot;
-pub use system::{CQL_VERSION, RELEASE_VERSION};
+pub use system::{CQL_VERSION, RELEASE_VERSION, stored_tables};

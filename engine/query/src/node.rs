@@ -18,6 +18,7 @@ use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
 use crate::error::{QueryError, invalid, server};
 use crate::prepared::PreparedCache;
 use crate::replica::CounterTurns;
+use crate::replica::paxos::Locks;
 use crate::schema::{Change, Schema, agreement};
 use crate::settings::{Origin, SettingError, Settings};
 use crate::system::{self, NodeView, SystemTables};
@@ -30,6 +31,8 @@ pub struct Timeouts {
     pub write: Duration,
     pub range: Duration,
     pub truncate: Duration,
+    /// For conditional writes of one partition to get past one another.
+    pub cas: Duration,
     /// For the other nodes to take over a schema change.
     pub schema: Duration,
 }
@@ -37,7 +40,14 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         let ms = Duration::from_millis;
-        Self { read: ms(5000), write: ms(2000), range: ms(10_000), truncate: ms(60_000), schema: ms(10_000) }
+        Self {
+            read: ms(5000),
+            write: ms(2000),
+            range: ms(10_000),
+            truncate: ms(60_000),
+            cas: ms(1000),
+            schema: ms(10_000),
+        }
     }
 }
 
@@ -70,6 +80,10 @@ pub struct Node {
     pub(crate) system: SystemTables,
     pub settings: Settings,
     pub(crate) prepared: RefCell<PreparedCache>,
+    /// Partitions of which this shard's replica takes a step of Paxos now.
+    pub(crate) paxos_locks: Locks,
+    /// Partitions that this shard's coordinator writes conditionally now.
+    pub(crate) paxos_turns: Locks,
     pub(crate) shard: usize,
     pub(crate) shards: usize,
     last_timestamp: Cell<i64>,
@@ -102,6 +116,8 @@ impl Node {
         let node = Rc::new(Self {
             prepared: RefCell::new(PreparedCache::new(config.prepared_max)),
             settings: Settings::new(&config.settings)?,
+            paxos_locks: Locks::default(),
+            paxos_turns: Locks::default(),
             config,
             topology,
             storage,

@@ -13,7 +13,7 @@ use types::hash::HashMap;
 
 use crate::error::QueryError;
 use crate::node::Node;
-use crate::plan::{self, Plan, Planned};
+use crate::plan::{self, Batch, Modify, Plan, Planned};
 
 pub(crate) type StatementId = [u8; 16];
 
@@ -46,6 +46,8 @@ impl Prepared {
 fn result_metadata(planned: &Planned) -> Option<&EncodedMetadata> {
     match &planned.plan {
         Plan::Select(select) => Some(&select.metadata),
+        Plan::Modify(Modify { condition: Some(conditions), .. }) => Some(&conditions.answer.metadata),
+        Plan::Batch(Batch { answer: Some(answer), .. }) => Some(&answer.metadata),
         _ => None,
     }
 }

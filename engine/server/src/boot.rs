@@ -41,7 +41,7 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     }
     let (document, schema) = query::load_schema(&config.data_dir).await?;
     let topology = Arc::new(Topology::new(&config.nodes, config.address)?);
-    let tables: Vec<_> = schema.tables().cloned().collect();
+    let tables: Vec<_> = schema.tables().cloned().chain(query::stored_tables()).collect();
     let storage_config = config.storage(shard, shards);
     if shard == 0 {
         let owner = |token, shards| types::shard_of(token, shards, query::IGNORE_MSB);

@@ -1,6 +1,7 @@
 //! The coordinator: sends a statement's work to the replicas and answers when its consistency level is met.
 
 mod count;
+mod paxos;
 mod read;
 mod truncate;
 mod write;
@@ -11,6 +12,7 @@ use cql::Consistency;
 use crate::error::QueryError;
 use crate::node::Node;
 
+pub(crate) use paxos::{Attempt, Verdict};
 pub(crate) use read::ScanPosition;
 
 /// The decider's name of a protocol level.

@@ -21,6 +21,11 @@ use crate::plan::{ClusteringTarget, Context, Modify};
 pub(super) struct Current(BTreeMap<Bytes, Partition>);
 
 impl Current {
+    /// One partition, read already.
+    pub fn of(partition: Option<&Partition>) -> Self {
+        Self(partition.map(|partition| (partition.key.clone(), partition.clone())).into_iter().collect())
+    }
+
     /// A column of several cells; without a clustering that of the static row.
     pub fn column(&self, key: &[u8], clustering: Option<&Clustering>, index: u16) -> Option<&ComplexColumn> {
         let partition = self.0.get(key)?;
@@ -59,7 +64,7 @@ impl Node {
             let key = Bytes::from(key);
             let command =
                 ReadCommand { slices: slices.clone(), ..ReadCommand::partition(table.id, key.clone(), now_s(context)) };
-            if let Some(partition) = self.read(table, token, command, consistency).await? {
+            if let Some(partition) = self.read(table, token, command, consistency, None).await? {
                 current.0.insert(key, partition);
             }
         }

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod client;
+mod conditional;
 mod current;
 mod element;
 mod modify;
@@ -121,6 +122,11 @@ impl Node {
         let execution = Execution { parameters, values: &values };
         match &prepared.planned.plan {
             Plan::Modify(modify) => {
+                if let Some(conditions) = &modify.condition {
+                    let (statement, skip) = ([(modify, execution)], parameters.skip_metadata);
+                    let body = Box::pin(self.modify_if(&statement, &conditions.answer, skip, None)).await?;
+                    return Ok(Outcome::Body(body));
+                }
                 self.modify(modify, execution).await?;
                 Ok(Outcome::Void)
             }
@@ -136,6 +142,10 @@ impl Node {
                 let parameters = Parameters { timestamp: timestamp.or(parameters.timestamp), ..*parameters };
                 let execution = Execution { parameters: &parameters, values: &values };
                 let statements: Vec<_> = batch.statements.iter().map(|modify| (modify, execution)).collect();
+                if let Some(answer) = &batch.answer {
+                    let skip = parameters.skip_metadata;
+                    return Box::pin(self.modify_if(&statements, answer, skip, timeout)).await.map(Outcome::Body);
+                }
                 Box::pin(self.modify_together(batch.kind, &statements, parameters.consistency, timeout)).await?;
                 Ok(Outcome::Void)
             }
@@ -185,6 +195,9 @@ impl Node {
                 ));
             };
             statements.push((modify, Execution { parameters: &parameters, values }));
+        }
+        if let Some(answer) = plan::batch_answer(statements.iter().map(|(modify, _)| *modify)) {
+            return self.modify_if(&statements, &answer, false, None).await.map(Outcome::Body);
         }
         self.modify_together(batch.kind, &statements, batch.consistency, None).await?;
         Ok(Outcome::Void)

@@ -187,7 +187,7 @@ pub(crate) fn now_s(context: &Context) -> u32 {
     (context.now_us / 1_000_000) as u32
 }
 
-fn encode(table: &TableDef, partition: Partition) -> Vec<u8> {
+pub(super) fn encode(table: &TableDef, partition: Partition) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
     Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
     bytes

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cql::response::RowsWriter;
 use storage::{Cell, Partition, Row};
-use types::{ColumnKind, TableDef, Token, partition_key_components};
+use types::{ColumnDef, ColumnKind, TableDef, Token, partition_key_components};
 
 use crate::coordinator::ScanPosition;
 use crate::error::{QueryError, invalid, server};
@@ -15,15 +15,15 @@ use super::modify::now_s;
 use super::part;
 
 /// One row with the partition that it belongs to.
-struct View<'a> {
-    table: &'a TableDef,
-    partition: &'a Partition,
-    components: &'a [&'a [u8]],
+pub(super) struct View<'a> {
+    pub table: &'a TableDef,
+    pub partition: &'a Partition,
+    pub components: &'a [&'a [u8]],
     /// `None`: only the static row is there.
-    row: Option<&'a Row>,
-    now_s: u32,
-    values: &'a Values<'a>,
-    context: &'a Context,
+    pub row: Option<&'a Row>,
+    pub now_s: u32,
+    pub values: &'a Values<'a>,
+    pub context: &'a Context,
 }
 
 impl<'a> View<'a> {
@@ -58,6 +58,18 @@ impl<'a> View<'a> {
             return storage::counter::total(value).ok().map(|total| Cow::Owned(total.to_be_bytes().to_vec()));
         }
         Some(Cow::Borrowed(value))
+    }
+
+    /// The value of any column of the table.
+    pub fn column(&self, column: &ColumnDef) -> Option<Cow<'a, [u8]>> {
+        match column.kind {
+            ColumnKind::PartitionKey(at) => Some(Cow::Borrowed(self.components[usize::from(at)])),
+            ColumnKind::Clustering(at) => {
+                self.row.and_then(|row| row.clustering.component(usize::from(at))).map(Cow::Borrowed)
+            }
+            ColumnKind::Static => self.column_value(true, self.table.static_index(&column.name)? as u16),
+            ColumnKind::Regular => self.column_value(false, self.table.regular_index(&column.name)? as u16),
+        }
     }
 
     /// What is read from the row itself.
@@ -287,17 +299,7 @@ impl<'a> Collector<'a> {
             return Ok(false);
         }
         for bound in &self.filters {
-            let column = &bound.filter.column;
-            let value: Option<Cow<'_, [u8]>> = match column.kind {
-                ColumnKind::PartitionKey(at) => Some(Cow::Borrowed(view.components[usize::from(at)])),
-                ColumnKind::Clustering(at) => component(usize::from(at)).map(Cow::Borrowed),
-                ColumnKind::Static => {
-                    view.table.static_index(&column.name).and_then(|index| view.column_value(true, index as u16))
-                }
-                ColumnKind::Regular => {
-                    view.table.regular_index(&column.name).and_then(|index| view.column_value(false, index as u16))
-                }
-            };
+            let value = view.column(&bound.filter.column);
             if !bound.holds(value.as_deref(), Nulls::NeverMatch)? {
                 return Ok(false);
             }

@@ -10,10 +10,10 @@ use super::modify::now_s;
 use super::page::Page;
 use super::rows::{Collector, Flow, Limits};
 use crate::coordinator::ScanPosition;
-use crate::error::{QueryError, invalid};
+use crate::error::{QueryError, invalid, server};
 use crate::node::Node;
 use crate::plan::{self, Bound, Context, Grouping, PartitionPlan, Select, Source, Values};
-use crate::system;
+use crate::{replica, system};
 
 fn limit_of(source: Option<&Source>, values: &Values<'_>, context: &Context) -> Result<u64, QueryError> {
     let Some(source) = source else { return Ok(u64::MAX) };
@@ -122,7 +122,11 @@ impl Node {
                     ..ReadCommand::partition(table.id, key.clone(), now_s(context))
                 };
                 let asked = command.slices.clone();
-                let read = self.read(table, token, command, execution.parameters.consistency, timeout).await?;
+                let consistency = execution.parameters.consistency;
+                let read = match consistency.as_serial() {
+                    None => self.read(table, token, command, consistency, timeout).await?,
+                    Some(serial) => Box::pin(self.read_serial(table, command, serial, timeout)).await?,
+                };
                 let Some(partition) = read else { break };
                 match collector.take(&partition)? {
                     Flow::More => {}
@@ -147,6 +151,9 @@ impl Node {
         execution: Execution<'_>,
         context: &Context,
     ) -> Result<Flow, QueryError> {
+        if execution.parameters.consistency.is_serial() {
+            return Err(invalid!("SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time"));
+        }
         let table = &select.table;
         let slices = select.slices.slices(table, execution.values, context)?;
         let slices = if select.slices.is_all() { Vec::new() } else { slices };
@@ -237,8 +244,17 @@ impl Node {
         context: &Context,
     ) -> Result<Flow, QueryError> {
         let table = &select.table;
-        let facts = system::Facts::gather(self, table).await?;
-        let mut partitions: Vec<Partition> = self.system_view(|view| system::partitions(table, view, &facts));
+        let mut partitions: Vec<Partition> = match system::is_stored(table) {
+            true => {
+                let all = ScanCommand::all(table.id, now_s(context));
+                let (partitions, _) = replica::scan(self, table.version, all).await.map_err(server)?;
+                partitions
+            }
+            false => {
+                let facts = system::Facts::gather(self, table).await?;
+                self.system_view(|view| system::partitions(table, view, &facts))
+            }
+        };
         match &select.partition {
             PartitionPlan::Keys(keys) => {
                 let keys = keys.keys(values, context)?;

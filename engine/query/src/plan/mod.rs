@@ -3,6 +3,7 @@
 //! A plan is made once per prepared statement and schema version. Making one is pure.
 
 mod change;
+mod condition;
 mod filter;
 mod functions;
 mod modify;
@@ -20,6 +21,7 @@ use cql::response::ColumnSpec;
 use types::{CqlType, TableDef};
 
 pub(crate) use change::Change;
+pub(crate) use condition::{Answer, Conditions, Wanted};
 pub(crate) use filter::{BoundFilter, Filter, Nulls};
 pub(crate) use functions::Function;
 pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
@@ -41,7 +43,10 @@ pub(crate) enum Plan {
     ModifyVirtual(Modify),
     Batch(Batch),
     Schema(Ddl),
-    Truncate { table: Arc<TableDef>, timeout: Option<Source> },
+    Truncate {
+        table: Arc<TableDef>,
+        timeout: Option<Source>,
+    },
     Use(String),
     Describe(crate::describe::Describe),
 }
@@ -52,6 +57,8 @@ pub(crate) struct Batch {
     pub statements: Vec<Modify>,
     pub timestamp: Option<Source>,
     pub timeout: Option<Source>,
+    /// Of a batch with conditions.
+    pub answer: Option<Answer>,
 }
 
 /// What the bind markers of a statement want, found while planning.
@@ -171,7 +178,18 @@ fn plan_batch(
         return Err(invalid!("Global TTL on the BATCH statement is not supported."));
     }
     let timeout = timeout_source(batch.using.timeout.as_ref(), markers)?;
-    Ok(Plan::Batch(Batch { kind: batch.kind, statements, timestamp, timeout }))
+    let answer = batch_answer(&statements);
+    if answer.is_some() && timestamp.is_some() {
+        return Err(invalid!("Cannot provide custom timestamp for conditional BATCH"));
+    }
+    Ok(Plan::Batch(Batch { kind: batch.kind, statements, timestamp, timeout, answer }))
+}
+
+/// What a batch answers when any of its statements has conditions.
+pub(crate) fn batch_answer<'a>(statements: impl IntoIterator<Item = &'a Modify, IntoIter: Clone>) -> Option<Answer> {
+    let conditions = statements.into_iter().filter_map(|modify| Some((&modify.table, modify.condition.as_deref()?)));
+    let (table, _) = conditions.clone().next()?;
+    Some(Answer::together(table, conditions.map(|(_, conditions)| conditions)))
 }
 
 /// `USING TIMEOUT`: a duration.

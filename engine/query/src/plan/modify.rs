@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use cql::ast::{self, Condition, DeleteTarget, Operator, Relation, Term};
+use cql::ast::{self, DeleteTarget, Operator, Relation, Term};
 use cql::request::BatchKind;
 use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 
 use super::restrictions::{analyse, column};
-use super::{Change, JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
+use super::{Change, Conditions, JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
 use crate::error::{QueryError, invalid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub(crate) struct Modify {
     pub ttl: Option<Source>,
     /// `USING TIMEOUT`
     pub timeout: Option<Source>,
+    /// `IF ..`
+    pub condition: Option<Box<Conditions>>,
 }
 
 impl Modify {
@@ -88,13 +90,6 @@ fn using(using: &ast::Using, markers: &mut Markers) -> Result<Attributes, QueryE
     })
 }
 
-fn unconditional(conditional: bool) -> Result<(), QueryError> {
-    match conditional {
-        true => Err(invalid!("Lightweight transactions (IF ..) are not supported yet")),
-        false => Ok(()),
-    }
-}
-
 fn refuse_counters(table: &TableDef) -> Result<(), QueryError> {
     match table.is_counter() {
         true => Err(invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead")),
@@ -103,7 +98,6 @@ fn refuse_counters(table: &TableDef) -> Result<(), QueryError> {
 }
 
 pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut Markers) -> Result<Modify, QueryError> {
-    unconditional(insert.if_not_exists)?;
     refuse_counters(&table)?;
     if insert.columns.len() != insert.values.len() {
         return Err(invalid!("Unmatched column names/values"));
@@ -133,7 +127,8 @@ pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut M
         let change = Change::set(&def, Source::resolve(value, &def.ty, name, markers)?)?;
         assign(&mut modify, &def, change)?;
     }
-    settle_target(modify)
+    let condition = insert.if_not_exists.then(|| Conditions::exists(&modify.table, false));
+    settle_target(modify)?.with_condition(condition)
 }
 
 /// `INSERT .. JSON`: every column of the table gets its member of the object.
@@ -142,7 +137,6 @@ pub(super) fn insert_json(
     insert: &ast::InsertJson,
     markers: &mut Markers,
 ) -> Result<Modify, QueryError> {
-    unconditional(insert.if_not_exists)?;
     refuse_counters(&table)?;
     let json = Source::resolve(&insert.json, &CqlType::Text, "[json]", markers)?;
     let known: Arc<[String]> = table.columns().map(|column| column.name.clone()).collect();
@@ -161,7 +155,8 @@ pub(super) fn insert_json(
         [] => ClusteringTarget::Partition,
         columns => ClusteringTarget::Rows(SlicePlan::row(columns.iter().map(member).collect())),
     };
-    Ok(Modify {
+    let condition = insert.if_not_exists.then(|| Conditions::exists(&table, false));
+    Modify {
         kind: ModifyKind::Insert,
         key: KeyPlan::of(table.partition_key.iter().map(member).collect(), names(&table.partition_key)),
         target,
@@ -170,12 +165,13 @@ pub(super) fn insert_json(
         timestamp,
         ttl,
         timeout,
+        condition: None,
         table,
-    })
+    }
+    .with_condition(condition)
 }
 
 pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut Markers) -> Result<Modify, QueryError> {
-    unconditional(update.condition != Condition::None)?;
     // Markers are resolved in the order of the text, which clients rely on only through their positions.
     let attributes = using(&update.using, markers)?;
     let mut modify = base(table, ModifyKind::Update, &update.filter, markers)?;
@@ -191,11 +187,11 @@ pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut M
         let change = Change::resolve(&def, &assignment.operation, markers)?;
         assign(&mut modify, &def, change)?;
     }
-    settle_target(modify)
+    let condition = Conditions::resolve(&modify.table, &update.condition, markers)?;
+    settle_target(modify)?.with_condition(condition)
 }
 
 pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut Markers) -> Result<Modify, QueryError> {
-    unconditional(delete.condition != Condition::None)?;
     let attributes = ast::Using { timestamp: delete.timestamp.clone(), ttl: None, timeout: delete.timeout.clone() };
     let attributes = using(&attributes, markers)?;
     let mut modify = base(table, ModifyKind::Delete, &delete.filter, markers)?;
@@ -211,13 +207,48 @@ pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut M
         let change = Change::delete_part(&def, target, markers)?;
         assign(&mut modify, &def, change)?;
     }
+    let condition = Conditions::resolve(&modify.table, &delete.condition, markers)?;
     if delete.targets.is_empty() {
-        return Ok(modify);
+        return modify.with_condition(condition);
     }
-    settle_target(modify)
+    settle_target(modify)?.with_condition(condition)
 }
 
 impl Modify {
+    /// A conditional statement is about one row, and its time is the one at which it is decided.
+    fn with_condition(mut self, condition: Option<Conditions>) -> Result<Modify, QueryError> {
+        let Some(condition) = condition else { return Ok(self) };
+        if self.table.is_counter() {
+            return Err(invalid!("Conditional updates are not supported on counter tables"));
+        }
+        if self.timestamp.is_some() {
+            return Err(invalid!("Cannot provide custom timestamp for conditional updates"));
+        }
+        if self.key.has_in() {
+            return Err(invalid!("IN on the partition key is not supported with conditional updates"));
+        }
+        let names = || self.table.clustering.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+        let only_static = self.cells.is_empty() && !self.statics.is_empty();
+        match &self.target {
+            ClusteringTarget::Rows(slices) if slices.has_in() => {
+                return Err(invalid!("IN on the clustering key columns is not supported with conditional updates"));
+            }
+            ClusteringTarget::Rows(_) => {}
+            ClusteringTarget::Partition if self.table.clustering.is_empty() => {}
+            ClusteringTarget::Partition if only_static && !condition.is_about_rows() => {}
+            _ if only_static => return Err(invalid!("Some clustering keys are missing: {}", names())),
+            _ => {
+                return Err(invalid!(
+                    "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to delete \
+                     non static columns; some clustering keys are missing: {}",
+                    names()
+                ));
+            }
+        }
+        self.condition = Some(Box::new(condition));
+        Ok(self)
+    }
+
     fn take_attributes(&mut self, attributes: Attributes) {
         (self.timestamp, self.ttl, self.timeout) = (attributes.timestamp, attributes.ttl, attributes.timeout);
     }
@@ -264,7 +295,8 @@ fn base(
         ClusteringTarget::Range(slices)
     };
     let (timestamp, ttl, timeout) = (None, None, None);
-    Ok(Modify { table, kind, key, target, cells: Vec::new(), statics: Vec::new(), timestamp, ttl, timeout })
+    let (cells, statics, condition) = (Vec::new(), Vec::new(), None);
+    Ok(Modify { table, kind, key, target, cells, statics, timestamp, ttl, timeout, condition })
 }
 
 fn missing(table: &TableDef, relations: &[Relation]) -> String {

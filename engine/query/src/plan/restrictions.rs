@@ -58,6 +58,10 @@ impl KeyPlan {
         Self { components: components.into_iter().map(OneOf::Equal).collect(), names }
     }
 
+    pub fn has_in(&self) -> bool {
+        self.components.iter().any(|one| matches!(one, OneOf::In(_)))
+    }
+
     /// The markers that give the components one by one, or none.
     pub fn markers(&self) -> Vec<u16> {
         let marker = |one: &OneOf| match one {
@@ -219,6 +223,10 @@ impl SlicePlan {
     /// One row, by all its clustering columns.
     pub fn row(clustering: Vec<Source>) -> Self {
         Self { prefix: clustering.into_iter().map(OneOf::Equal).collect(), ..Self::default() }
+    }
+
+    pub fn has_in(&self) -> bool {
+        self.tuples.is_some() || self.prefix.iter().any(|one| matches!(one, OneOf::In(_)))
     }
 
     pub fn is_all(&self) -> bool {

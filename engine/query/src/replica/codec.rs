@@ -43,10 +43,10 @@ pub(crate) fn decode_version(bytes: &[u8]) -> Result<(u64, &[u8]), String> {
     Ok((u64::from_be_bytes(*version), rest))
 }
 
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(MALFORMED)?;
         self.0 = rest;
         Ok(*head)
@@ -64,11 +64,11 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn flag(&mut self) -> Result<bool, String> {
+    pub fn flag(&mut self) -> Result<bool, String> {
         Ok(self.array::<1>()? != [0])
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], String> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], String> {
         let len = self.u32()? as usize;
         let (head, rest) = self.0.split_at_checked(len).ok_or(MALFORMED)?;
         self.0 = rest;
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
 }

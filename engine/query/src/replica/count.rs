@@ -61,7 +61,7 @@ async fn count_here(node: &Rc<Node>, token: Token, mutation: &[u8], consistency:
     add(&mut mutation.partition, current.as_ref(), id, now_us).map_err(|error| error.to_string())?;
     let mut bytes = Vec::with_capacity(256);
     mutation.encode(&mut bytes);
-    let written = node.write(&table.keyspace, token, bytes, consistency, WriteType::Counter);
+    let written = node.write(&table.keyspace, token, bytes, consistency, WriteType::Counter, None);
     written.await.map_err(|error| error.to_string())
 }
 

@@ -27,6 +27,7 @@ impl Handler for ReplicaHandler {
             verb::MUTATE => "replica-write",
             verb::READ => "replica-read",
             verb::SCAN => "replica-scan",
+            verb::PAXOS => "replica-paxos",
             _ => "replica-other",
         };
         reactor::run_or_spawn(group, name, async move {
@@ -67,6 +68,10 @@ async fn answer_seldom(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> 
         verb::COUNT => {
             let (token, consistency, mutation) = codec::decode_count(payload)?;
             super::count(node, token, mutation.to_vec(), consistency).await.map(|()| Vec::new())
+        }
+        verb::PAXOS => {
+            let (subject, step) = super::paxos::decode_step(payload)?;
+            super::paxos::step(node, subject, step).await.map(|answer| super::paxos::encode_answer(&answer))
         }
         verb::TRUNCATE => {
             let id = payload.try_into().map_err(|_| codec::MALFORMED)?;

@@ -5,6 +5,7 @@
 mod codec;
 mod count;
 mod handler;
+pub(crate) mod paxos;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,6 +29,7 @@ pub(crate) mod verb {
     pub const TRUNCATE: Verb = Verb(4);
     /// A counter update, to the replica that leads it.
     pub const COUNT: Verb = Verb(5);
+    pub const PAXOS: Verb = Verb(6);
     // From 0x80 on they go over the control connection, past any queue of statements.
     pub const SCHEMA_PUSH: Verb = Verb(0x80);
     pub const SCHEMA_PULL: Verb = Verb(0x81);

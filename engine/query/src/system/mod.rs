@@ -1,14 +1,17 @@
 //! The system keyspaces: what drivers, `cqlsh` and tools read to learn of the node, its peers and the schema.
 //!
-//! Their rows are not stored. They are made from the node's live state whenever they are read, so they cannot disagree
+//! Their rows are not stored, but for those in [`stored`]. They are made from the node's live state whenever they are read, so they cannot disagree
 //! with it; a `SELECT` then treats them as it treats any partition.
 
 mod definitions;
 mod derived;
 mod facts;
 mod rows;
+mod stored;
 mod virtual_definitions;
 mod virtual_rows;
+
+pub use stored::{PAXOS, is_stored, stored_tables};
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -92,6 +95,11 @@ impl SystemTables {
                 keyspace.tables.insert(table.name.clone(), Arc::new(table));
             }
         }
+        for table in stored_tables() {
+            if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
+                keyspace.tables.insert(table.name.clone(), table);
+            }
+        }
         Self { keyspaces: keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect() }
     }
 
@@ -123,7 +131,9 @@ mod tests {
     fn every_definition_is_read() {
         let system = SystemTables::new();
         let count: usize = system.keyspaces().map(|keyspace| keyspace.tables.len()).sum();
-        assert_eq!(count, definitions::TABLES.len() + virtual_definitions::TABLES.len());
+        let made = definitions::TABLES.len() + virtual_definitions::TABLES.len();
+        assert_eq!(count, made + stored_tables().len());
+        assert!(stored_tables().iter().all(|table| is_stored(table)));
         assert!(system.keyspace("system").is_some_and(|keyspace| keyspace.tables.contains_key("local")));
     }
 }
