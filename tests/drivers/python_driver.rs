@@ -75,3 +75,13 @@ fn schema() {
 fn concurrency() {
     check("Concurrency");
 }
+
+#[test]
+fn conditional() {
+    check_in("conditional.py", "Conditional");
+}
+
+#[test]
+fn filtering() {
+    check_in("conditional.py", "Filtering");
+}
