@@ -20,7 +20,10 @@ pub enum Statement {
     Delete(Delete),
     Batch(Batch),
     Use(String),
-    Truncate { table: QualifiedName, timeout: Option<Term> },
+    Truncate {
+        table: QualifiedName,
+        timeout: Option<Term>,
+    },
     CreateKeyspace(CreateKeyspace),
     AlterKeyspace(AlterKeyspace),
     DropKeyspace {
@@ -57,6 +60,19 @@ pub enum Statement {
     CreateIndex(CreateIndex),
     DropIndex {
         name: QualifiedName,
+        if_exists: bool,
+    },
+    CreateFunction(CreateFunction),
+    CreateAggregate(CreateAggregate),
+    /// Without `arguments`: the only one of the name.
+    DropFunction {
+        name: QualifiedName,
+        arguments: Option<Vec<CqlType>>,
+        if_exists: bool,
+    },
+    DropAggregate {
+        name: QualifiedName,
+        arguments: Option<Vec<CqlType>>,
         if_exists: bool,
     },
 }
@@ -572,4 +588,29 @@ pub enum TypeChange {
     Add { field: String, ty: CqlType, if_not_exists: bool },
     Rename { fields: Vec<(String, String)>, if_exists: bool },
     Alter { field: String, ty: CqlType },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateFunction {
+    pub name: QualifiedName,
+    pub or_replace: bool,
+    pub if_not_exists: bool,
+    pub arguments: Vec<(String, CqlType)>,
+    pub called_on_null_input: bool,
+    pub returns: CqlType,
+    pub language: String,
+    pub body: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateAggregate {
+    pub name: QualifiedName,
+    pub or_replace: bool,
+    pub if_not_exists: bool,
+    pub arguments: Vec<CqlType>,
+    pub state_function: QualifiedName,
+    pub state_type: CqlType,
+    pub reduce_function: Option<QualifiedName>,
+    pub final_function: Option<QualifiedName>,
+    pub initial: Option<Term>,
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use types::{CqlType, UserType, collection};
+use types::{CqlType, Fit, UserType, collection};
 
 use crate::ast::{ConstantKind, QualifiedName, Term};
 
@@ -74,10 +74,13 @@ pub fn term_to_bytes(
         Term::Function { name, arguments } => return resolve.function(name, arguments, ty),
         Term::Constant { kind, text } => constant(*kind, text, ty, receiver)?,
         Term::Cast { ty: cast, term: inner } => {
-            if !is_named(cast, ty) {
+            if is_named(cast, ty) {
+                return term_to_bytes(inner, ty, receiver, resolve);
+            }
+            if ty.fit(cast).is_none() {
                 return Err(TermError(format!("Cannot assign value {term} to {receiver} of type {ty}")));
             }
-            return term_to_bytes(inner, ty, receiver, resolve);
+            return term_to_bytes(inner, cast, receiver, resolve);
         }
         Term::List(items) => match ty.unfrozen() {
             CqlType::List(element) => {
@@ -157,6 +160,68 @@ fn assignable(kind: ConstantKind, ty: &CqlType) -> bool {
         ConstantKind::Hex => matches!(ty, Blob),
         ConstantKind::Duration => matches!(ty, Duration),
     }
+}
+
+/// How a term fits where a type is wanted; `type_of` knows the types of calls and casts.
+pub fn fit(term: &Term, ty: &CqlType, type_of: &dyn Fn(&Term) -> Option<CqlType>) -> Option<Fit> {
+    let all = |items: &[Term], ty: &CqlType| items.iter().all(|item| fit(item, ty, type_of).is_some());
+    let weak = match (term, ty.unfrozen()) {
+        (Term::Null | Term::Marker(_), _) => true,
+        (Term::Function { .. }, ty) => return ty.fit(&type_of(term)?),
+        (Term::Cast { ty: cast, .. }, ty) if is_named(cast, ty) => return Some(Fit::Exact),
+        (Term::Cast { .. }, ty) => return ty.fit(&type_of(term)?),
+        (Term::Constant { kind, text }, ty) => assignable(*kind, ty) && constant(*kind, text, ty, "").is_ok(),
+        (Term::List(items), CqlType::List(element)) => all(items, element),
+        (Term::List(items), CqlType::Vector(element, dimension)) => {
+            items.len() == *dimension as usize && all(items, element)
+        }
+        (Term::Set(items), CqlType::Set(element)) => all(items, element),
+        (Term::Set(items), CqlType::Map(..)) => items.is_empty(),
+        (Term::Map(entries), CqlType::Map(key, value)) => {
+            let entry = |(k, v): &(Term, Term)| fit(k, key, type_of).is_some() && fit(v, value, type_of).is_some();
+            entries.iter().all(entry)
+        }
+        (Term::Tuple(items), CqlType::Tuple(fields)) => {
+            items.len() <= fields.len()
+                && items.iter().zip(fields).all(|(item, field)| fit(item, field, type_of).is_some())
+        }
+        (Term::Tuple(items), ty) if items.len() == 1 => return fit(&items[0], ty, type_of),
+        (Term::Fields(fields), CqlType::Udt(udt)) => fields.iter().all(|(name, value)| {
+            let at = udt.field_index(name);
+            at.is_some_and(|at| fit(value, &udt.fields[at].1, type_of).is_some())
+        }),
+        _ => false,
+    };
+    weak.then_some(Fit::Weak)
+}
+
+/// The type that a term has by itself, where none is wanted of it.
+pub fn natural_type(term: &Term, type_of: &dyn Fn(&Term) -> Option<CqlType>) -> Option<CqlType> {
+    let first = |items: &[Term]| items.iter().find_map(|item| natural_type(item, type_of));
+    Some(match term {
+        Term::Null | Term::Marker(_) | Term::Fields(_) => return None,
+        Term::Function { .. } | Term::Cast { .. } => return type_of(term),
+        Term::Constant { kind, text } => match kind {
+            ConstantKind::String => CqlType::Text,
+            ConstantKind::Integer if text.parse::<i32>().is_ok() => CqlType::Int,
+            ConstantKind::Integer if text.parse::<i64>().is_ok() => CqlType::BigInt,
+            ConstantKind::Integer => CqlType::VarInt,
+            ConstantKind::Float => CqlType::Double,
+            ConstantKind::Uuid => CqlType::Uuid,
+            ConstantKind::Boolean => CqlType::Boolean,
+            ConstantKind::Hex => CqlType::Blob,
+            ConstantKind::Duration => CqlType::Duration,
+        },
+        Term::List(items) => CqlType::list(first(items)?),
+        Term::Set(items) => CqlType::set(first(items)?),
+        Term::Map(entries) => {
+            let (key, value) = entries.first()?;
+            CqlType::map(natural_type(key, type_of)?, natural_type(value, type_of)?)
+        }
+        Term::Tuple(items) => {
+            CqlType::Tuple(items.iter().map(|item| natural_type(item, type_of)).collect::<Option<_>>()?)
+        }
+    })
 }
 
 fn constant(kind: ConstantKind, text: &str, ty: &CqlType, receiver: &str) -> Result<Vec<u8>, TermError> {

@@ -2,16 +2,18 @@
 
 mod column_type;
 pub(crate) mod derived;
+mod function;
 pub(crate) mod index;
 mod options;
 mod user_type;
 pub(crate) mod view;
 
 use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
-use types::{ColumnDef, ColumnKind, KeyspaceDef, Replication, TableDef, TableId, UserType};
+use types::{AggregateDef, ColumnDef, ColumnKind, FunctionDef, KeyspaceDef, Replication, TableDef, TableId, UserType};
 
 use column_type::UserTypesByName;
 pub(crate) use column_type::lookup as lookup_type;
+pub(crate) use function::initial_state;
 
 use crate::error::{QueryError, invalid};
 use crate::schema::{Change, ChangeKind, Schema, Target, describe};
@@ -32,6 +34,7 @@ pub(crate) enum Ddl {
     DropView { keyspace: String, name: String, if_exists: bool },
     CreateIndex { keyspace: String, create: Box<ast::CreateIndex> },
     DropIndex { keyspace: String, name: String, if_exists: bool },
+    Function(function::FunctionDdl),
 }
 
 /// What a statement does to the schema document.
@@ -62,6 +65,22 @@ pub(crate) fn read_type(text: &str, known: &UserTypesByName) -> Result<UserType,
     match parse(text)? {
         Statement::CreateType(create) => user_type::definition(&create, "", known),
         _ => Err(invalid!("not a CREATE TYPE")),
+    }
+}
+
+/// Reads a `CREATE FUNCTION` with its keyspace.
+pub(crate) fn read_function(text: &str, known: &UserTypesByName) -> Result<FunctionDef, QueryError> {
+    match parse(text)? {
+        Statement::CreateFunction(create) => function::function(&create, "", known),
+        _ => Err(invalid!("not a CREATE FUNCTION")),
+    }
+}
+
+/// Reads a `CREATE AGGREGATE` with its keyspace.
+pub(crate) fn read_aggregate(text: &str, known: &UserTypesByName) -> Result<AggregateDef, QueryError> {
+    match parse(text)? {
+        Statement::CreateAggregate(create) => function::aggregate(&create, "", known),
+        _ => Err(invalid!("not a CREATE AGGREGATE")),
     }
 }
 
@@ -128,7 +147,10 @@ pub(crate) fn resolve(
         }
         other => match user_type::resolve(other, &qualify)? {
             Some(ddl) => Ddl::Type(ddl),
-            None => return Ok(None),
+            None => match function::resolve(other, &qualify)? {
+                Some(ddl) => Ddl::Function(ddl),
+                None => return Ok(None),
+            },
         },
     }))
 }
@@ -277,7 +299,10 @@ fn decide_alone(
             let Some(known) = schema.keyspace(name) else {
                 return absent(*if_exists, || invalid!("Keyspace '{name}' doesn't exist"));
             };
-            let mut def = KeyspaceDef { types: Default::default(), tables: Default::default(), ..(**known).clone() };
+            let mut def = KeyspaceDef {
+                durable_writes: known.durable_writes,
+                ..KeyspaceDef::new(name, known.replication.clone())
+            };
             options::apply_to_keyspace(&mut def, properties)?;
             options::resolve_data_centres(&mut def.replication, data_centres)?;
             Ok(Some(keyspace_decision(&def, ChangeKind::Updated)))
@@ -289,7 +314,10 @@ fn decide_alone(
             let target = Target::Keyspace(name.clone());
             let tables = known.tables.keys().map(|table| (Target::Table(name.clone(), table.clone()), None));
             let types = known.types.keys().map(|ty| (Target::Type(name.clone(), ty.clone()), None));
-            let entries = tables.chain(types).chain([(target.clone(), None)]).collect();
+            let functions = known.functions.keys().map(|one| (Target::Function(name.clone(), one.clone()), None));
+            let aggregates = known.aggregates.keys().map(|one| (Target::Aggregate(name.clone(), one.clone()), None));
+            let inside = tables.chain(types).chain(functions).chain(aggregates);
+            let entries = inside.chain([(target.clone(), None)]).collect();
             Ok(Some(Decision { entries, change: Change { kind: ChangeKind::Dropped, target } }))
         }
         Ddl::CreateTable { def, if_not_exists, with_id } => {
@@ -314,6 +342,7 @@ fn decide_alone(
             Ok(Some(table_decision(&def, ChangeKind::Updated)))
         }
         Ddl::Type(ddl) => user_type::decide(ddl, schema),
+        Ddl::Function(ddl) => function::decide(ddl, schema),
         Ddl::DropTable { keyspace, name, if_exists } => {
             if schema.table(keyspace, name).is_none() {
                 return absent(*if_exists, || invalid!("Table '{keyspace}.{name}' doesn't exist"));

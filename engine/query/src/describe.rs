@@ -99,6 +99,10 @@ impl Describe {
             let user_type =
                 |udt: &std::sync::Arc<types::UserType>| created(&def.name, "type", &udt.name, describe::user_type(udt));
             rows.extend(def.types.values().map(user_type));
+            let functions = def.functions.iter();
+            rows.extend(functions.map(|(name, one)| created(&def.name, "function", name, describe::function(one))));
+            let aggregates = def.aggregates.iter();
+            rows.extend(aggregates.map(|(name, one)| created(&def.name, "aggregate", name, describe::aggregate(one))));
             // Views behind the tables that they are of.
             let bases = def.tables.values().filter(|table| table.view.is_none());
             rows.extend(bases.flat_map(|table| with_indexes(&def.name, table)));

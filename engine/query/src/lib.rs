@@ -20,6 +20,7 @@ mod plan;
 mod prepared;
 mod replica;
 mod schema;
+mod script;
 pub mod settings;
 mod shards;
 mod snapshots;

@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod assign;
 pub mod calendar;
 mod canonical;
 mod cast;
@@ -15,6 +16,7 @@ pub mod decimal;
 mod derived;
 pub mod duration;
 mod error;
+mod function;
 pub mod hash;
 pub mod json;
 mod literal;
@@ -30,9 +32,11 @@ pub mod uuid;
 mod validate;
 pub mod vint;
 
+pub use assign::Fit;
 pub use cql_type::{CqlType, UserType};
 pub use derived::{IndexDef, IndexPart, IndexTarget, IndexView, ViewDef};
 pub use error::Error;
+pub use function::{AggregateDef, FunctionDef, signature};
 pub use literal::quote_identifier;
 pub use partition_key::{partition_key_components, serialize_partition_key, serialize_partition_key_into};
 pub use schema::{ColumnDef, ColumnKind, KeyspaceDef, Replication, TableDef, TableId, TableOptions};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{CqlType, UserType};
+use crate::{AggregateDef, CqlType, FunctionDef, UserType};
 
 /// A table's UUID; SSTable folders and the inter-node protocol name tables by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,5 +97,8 @@ pub struct KeyspaceDef {
     pub replication: Replication,
     pub durable_writes: bool,
     pub types: std::collections::BTreeMap<String, Arc<UserType>>,
+    /// By their signatures.
+    pub functions: std::collections::BTreeMap<String, Arc<FunctionDef>>,
+    pub aggregates: std::collections::BTreeMap<String, Arc<AggregateDef>>,
     pub tables: std::collections::BTreeMap<String, Arc<TableDef>>,
 }

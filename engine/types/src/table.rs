@@ -222,6 +222,8 @@ impl KeyspaceDef {
             replication,
             durable_writes: true,
             types: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            aggregates: BTreeMap::new(),
             tables: BTreeMap::new(),
         }
     }

@@ -21,7 +21,7 @@ impl Parser<'_> {
     /// After CREATE, ALTER or DROP, what is neither keyspace nor table.
     fn other_object(&self, verb: &str) -> ParseError {
         let object = self.shown().to_ascii_uppercase();
-        let known = ["TRIGGER", "USER", "ROLE", "FUNCTION", "AGGREGATE", "OR"];
+        let known = ["TRIGGER", "USER", "ROLE"];
         if self.token().kind == TokenKind::Word && known.contains(&object.as_str()) {
             return ParseError::Invalid(format!("{verb} {object} statements are not supported"));
         }
@@ -46,6 +46,9 @@ impl Parser<'_> {
         if let Some(statement) = self.create_derived()? {
             return Ok(statement);
         }
+        if let Some(created) = self.create_function_or_aggregate()? {
+            return Ok(created);
+        }
         Err(self.other_object("CREATE"))
     }
 
@@ -65,6 +68,9 @@ impl Parser<'_> {
         }
         if let Some(statement) = self.drop_derived()? {
             return Ok(statement);
+        }
+        if let Some(dropped) = self.drop_function_or_aggregate()? {
+            return Ok(dropped);
         }
         Err(self.other_object("DROP"))
     }

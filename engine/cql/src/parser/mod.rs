@@ -5,6 +5,7 @@
 
 mod definition;
 mod derived;
+mod function;
 mod modification;
 mod select;
 mod term;

@@ -118,6 +118,25 @@ fn check_unused(keyspace: &KeyspaceDef, udt: &UserType) -> Result<(), QueryError
             other.name
         ));
     }
+    let uses_it = |ty: &CqlType| ty.uses_user_type(&udt.keyspace, &udt.name);
+    let in_function =
+        |def: &&std::sync::Arc<types::FunctionDef>| uses_it(&def.returns) || def.argument_types().any(uses_it);
+    if let Some(function) = keyspace.functions.values().find(in_function) {
+        return Err(invalid!(
+            "Cannot drop user type '{name}' as it is still used by function {}.{}",
+            function.keyspace,
+            function.signature()
+        ));
+    }
+    let in_aggregate =
+        |def: &&std::sync::Arc<types::AggregateDef>| uses_it(&def.state_type) || def.arguments.iter().any(uses_it);
+    if let Some(aggregate) = keyspace.aggregates.values().find(in_aggregate) {
+        return Err(invalid!(
+            "Cannot drop user type '{name}' as it is still used by aggregate {}.{}",
+            aggregate.keyspace,
+            aggregate.signature()
+        ));
+    }
     if let Some(table) = keyspace.tables.values().find(|table| uses(table, udt)) {
         return Err(invalid!(
             "Cannot drop user type '{name}' as it is still used by table {}.{}",

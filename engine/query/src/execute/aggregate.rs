@@ -7,13 +7,14 @@ use types::CqlType;
 use types::decimal::{decimal_parts, decimal_value};
 
 use crate::error::{QueryError, server};
-use crate::plan::Aggregate;
+use crate::plan::{Aggregate, UserAggregate};
 
 pub(super) enum Running<'a> {
     Count(i64),
     Extreme { ty: &'a CqlType, wanted: Ordering, best: Option<Vec<u8>> },
     Total { ty: &'a CqlType, is_average: bool, sum: Sum, count: u64 },
     First(Option<Option<Vec<u8>>>),
+    User { aggregate: &'a UserAggregate, state: Option<Vec<u8>> },
 }
 
 pub(super) enum Sum {
@@ -50,12 +51,16 @@ impl<'a> Running<'a> {
             Aggregate::Sum(ty) => total(ty, false),
             Aggregate::Average(ty) => total(ty, true),
             Aggregate::First => Running::First(None),
+            Aggregate::User(aggregate) => Running::User { aggregate, state: aggregate.initial.clone() },
         }
     }
 
-    /// Takes the value of one row; null counts only as a group's first.
-    pub fn take(&mut self, value: Option<&[u8]>) -> Result<(), QueryError> {
+    /// Takes the values of one row; null counts only as a group's first, and for users' aggregates.
+    pub fn take(&mut self, values: &[Option<&[u8]>]) -> Result<(), QueryError> {
+        // A row is counted, whatever is in it.
+        let value = values.first().copied().unwrap_or(Some(&[]));
         match (self, value) {
+            (Running::User { aggregate, state }, _) => *state = aggregate.step(state.as_deref(), values)?,
             (Running::First(first), value) => {
                 first.get_or_insert_with(|| value.map(<[u8]>::to_vec));
             }
@@ -78,15 +83,16 @@ impl<'a> Running<'a> {
     }
 
     /// Sums and averages of nothing are zero, as in Cassandra.
-    pub fn finish(self) -> Option<Vec<u8>> {
-        match self {
+    pub fn finish(self) -> Result<Option<Vec<u8>>, QueryError> {
+        Ok(match self {
+            Running::User { aggregate, state } => aggregate.finish(state)?,
             Running::Count(count) => Some(count.to_be_bytes().to_vec()),
             Running::Extreme { best, .. } => best,
             Running::First(first) => first.flatten(),
             Running::Total { ty, is_average, sum, count } => {
                 Some(sum.result(ty, if is_average { count.max(1) } else { 1 }))
             }
-        }
+        })
     }
 }
 
@@ -168,10 +174,10 @@ mod tests {
         let mut running = Running::new(&aggregate);
         for value in values {
             let bytes = (*value != "null").then(|| ty.from_text(value).unwrap());
-            running.take(bytes.as_deref()).unwrap();
+            running.take(&[bytes.as_deref()]).unwrap();
         }
-        let result = if aggregate == Aggregate::Count { &CqlType::BigInt } else { ty };
-        running.finish().map_or("null".into(), |bytes| result.to_cql_literal(&bytes).unwrap())
+        let result = if matches!(aggregate, Aggregate::Count) { &CqlType::BigInt } else { ty };
+        running.finish().unwrap().map_or("null".into(), |bytes| result.to_cql_literal(&bytes).unwrap())
     }
 
     #[test]

@@ -44,11 +44,48 @@ impl Change {
             Target::Type(keyspace, name) => {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Type(name.clone()) }
             }
+            Target::Function(keyspace, signature) => {
+                let (name, argument_types) = signature_parts(signature);
+                SchemaChange {
+                    change,
+                    keyspace: keyspace.clone(),
+                    target: SchemaTarget::Function { name, argument_types },
+                }
+            }
+            Target::Aggregate(keyspace, signature) => {
+                let (name, argument_types) = signature_parts(signature);
+                SchemaChange {
+                    change,
+                    keyspace: keyspace.clone(),
+                    target: SchemaTarget::Aggregate { name, argument_types },
+                }
+            }
             Target::Table(keyspace, table) | Target::Index(keyspace, table, _) => {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Table(table.clone()) }
             }
         }
     }
+}
+
+/// Name and arguments' types of a function's signature.
+fn signature_parts(signature: &str) -> (String, Vec<String>) {
+    let (name, rest) = signature.split_once('(').unwrap_or((signature, ")"));
+    let rest = rest.strip_suffix(')').unwrap_or(rest);
+    let mut arguments = Vec::new();
+    let (mut depth, mut start) = (0u32, 0);
+    for (at, c) in rest.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                arguments.push(rest[start..at].trim().to_string());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    arguments.extend(Some(rest[start..].trim()).filter(|last| !last.is_empty()).map(str::to_string));
+    (name.to_string(), arguments)
 }
 
 /// What an execution is given beside its plan.

@@ -351,14 +351,10 @@ impl<'a> Collector<'a> {
         }
         let Some(group) = &mut self.group else { return Ok(Flow::More) };
         for (aggregation, running) in self.select.aggregations.iter().zip(&mut group.running) {
-            match &aggregation.argument {
-                // A row is counted, whatever is in it.
-                None => running.take(Some(&[]))?,
-                Some(argument) => {
-                    let value = evaluate(argument, self.values, self.context, &|leaf| view.leaf(leaf))?;
-                    running.take(value.as_deref())?;
-                }
-            }
+            let value = |argument| evaluate(argument, self.values, self.context, &|leaf| view.leaf(leaf));
+            let values = aggregation.arguments.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+            let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+            running.take(&values)?;
         }
         Ok(Flow::More)
     }
@@ -372,7 +368,7 @@ impl<'a> Collector<'a> {
     /// Writes the row of the open group, if there is one.
     fn end_group(&mut self) -> Result<(), QueryError> {
         let Some(group) = self.group.take() else { return Ok(()) };
-        let results: Vec<Option<Vec<u8>>> = group.running.into_iter().map(Running::finish).collect();
+        let results = group.running.into_iter().map(Running::finish).collect::<Result<Vec<_>, _>>()?;
         let result = |expression: &Expression| match expression {
             Expression::Grouped(at) => results[usize::from(*at)].clone().map(Cow::Owned),
             _ => None,

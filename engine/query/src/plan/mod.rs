@@ -23,7 +23,7 @@ use types::{CqlType, TableDef};
 pub(crate) use change::Change;
 pub(crate) use condition::{Answer, Conditions, Wanted};
 pub(crate) use filter::{BoundFilter, Filter, Nulls};
-pub(crate) use functions::Function;
+pub(crate) use functions::{Function, UserAggregate};
 pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
 pub(crate) use select::{Grouping, Select};
@@ -67,6 +67,8 @@ pub(crate) struct Markers {
     names: Vec<Option<String>>,
     /// Where user types and functions are found.
     schema: Arc<Schema>,
+    /// Where functions are found when the statement's table is the system's.
+    session_keyspace: Option<String>,
     /// For whom the markers are: the statement's table.
     keyspace: String,
     table: String,
@@ -106,6 +108,7 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
         specs: vec![None; names.len()],
         names,
         schema: node.schema(),
+        session_keyspace: keyspace.map(str::to_string),
         keyspace: String::new(),
         table: String::new(),
     };

@@ -3,13 +3,13 @@
 //! A selection with aggregates or GROUP BY is evaluated once a group: whatever depends on rows is then taken out of
 //! the expressions as an [`Aggregation`] of its own, a plain column as the group's first.
 
-use cql::ast::{self, Selection, Selector};
+use cql::ast::{self, QualifiedName, Selection, Selector};
 use types::json::json_name;
-use types::{ColumnDef, ColumnKind, CqlType, TableDef};
+use types::{AggregateDef, ColumnDef, ColumnKind, CqlType, TableDef};
 
-use super::functions::find;
+use super::functions::{Argument, choose};
 use super::restrictions::column;
-use super::{Function, Markers, Source};
+use super::{Function, Markers, Source, UserAggregate};
 use crate::error::{QueryError, invalid};
 
 /// What one column of the result is made of.
@@ -59,7 +59,7 @@ pub(crate) enum Part {
 }
 
 /// What is made of all rows of a group.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Aggregate {
     /// Rows, or values that are not null.
     Count,
@@ -69,13 +69,14 @@ pub(crate) enum Aggregate {
     Average(CqlType),
     /// The value in the first row.
     First,
+    User(Box<UserAggregate>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregation {
     pub aggregate: Aggregate,
-    /// Of each row; `None` counts rows.
-    pub argument: Option<Expression>,
+    /// Of each row; without any, rows are counted.
+    pub arguments: Vec<Expression>,
 }
 
 #[derive(Clone, Debug)]
@@ -153,7 +154,7 @@ fn take_firsts(expression: &mut Expression, aggregations: &mut Vec<Aggregation>)
         | Expression::Token => {
             let place = Expression::Grouped(aggregations.len() as u16);
             let of_row = std::mem::replace(expression, place);
-            aggregations.push(Aggregation { aggregate: Aggregate::First, argument: Some(of_row) });
+            aggregations.push(Aggregation { aggregate: Aggregate::First, arguments: vec![of_row] });
         }
     }
 }
@@ -207,7 +208,7 @@ impl Resolver<'_> {
                 Ok((place(self.table, def)?, def.ty.clone()))
             }
             Selector::CountRows => {
-                let counted = self.aggregate(Aggregate::Count, None)?;
+                let counted = self.aggregate(Aggregate::Count, Vec::new())?;
                 Ok((counted, CqlType::BigInt))
             }
             Selector::WriteTime(of) | Selector::MaxWriteTime(of) => {
@@ -228,8 +229,9 @@ impl Resolver<'_> {
                 let (part, result) = field_of(of, &ty, field)?;
                 Ok((Expression::Part { of: Box::new(expression), ty, part }, result))
             }
-            Selector::Function { name, arguments } => self.call(&name.name, arguments),
+            Selector::Function { name, arguments } => self.call(name, arguments),
             Selector::Cast { selector, ty } => {
+                let ty = &self.markers.find_type(ty)?;
                 let (argument, from) = self.resolve(selector)?;
                 if !from.can_cast(ty) {
                     return Err(invalid!("{selector} cannot be cast to {ty}"));
@@ -237,14 +239,10 @@ impl Resolver<'_> {
                 Ok((Expression::Cast { from, to: ty.clone(), argument: Box::new(argument) }, ty.clone()))
             }
             Selector::Term(term) => {
-                let ty = match term {
-                    ast::Term::Cast { ty, .. } => self.markers.find_type(ty)?,
-                    ast::Term::Constant { kind: ast::ConstantKind::Integer, .. } => CqlType::Int,
-                    ast::Term::Constant { kind: ast::ConstantKind::Boolean, .. } => CqlType::Boolean,
-                    ast::Term::Constant { kind: ast::ConstantKind::Float, .. } => CqlType::Double,
-                    ast::Term::Constant { kind: ast::ConstantKind::String, .. } => CqlType::Text,
-                    other => return Err(invalid!("Cannot infer type for term {other} in selection clause")),
-                };
+                let ty = super::functions::argument(term, self.markers).natural_type(self.markers);
+                let ty = ty.ok_or_else(|| {
+                    invalid!("Cannot infer type for term {term} in selection clause (try using a cast to force a type)")
+                })?;
                 Ok((Expression::Term(Source::resolve(term, &ty, "[selection]", self.markers)?), ty))
             }
         }
@@ -296,41 +294,118 @@ impl Resolver<'_> {
         Ok((is_static, index, part))
     }
 
-    fn aggregate(&mut self, aggregate: Aggregate, argument: Option<Expression>) -> Result<Expression, QueryError> {
+    fn aggregate(&mut self, aggregate: Aggregate, arguments: Vec<Expression>) -> Result<Expression, QueryError> {
         if self.in_aggregate {
             return Err(invalid!("aggregate functions cannot be used as arguments of aggregate functions"));
         }
-        self.aggregations.push(Aggregation { aggregate, argument });
+        self.aggregations.push(Aggregation { aggregate, arguments });
         Ok(Expression::Grouped((self.aggregations.len() - 1) as u16))
     }
 
-    fn call(&mut self, name: &str, arguments: &[Selector]) -> Result<(Expression, CqlType), QueryError> {
-        let lower = name.to_ascii_lowercase();
-        if lower == "token" {
+    fn call(&mut self, name: &QualifiedName, arguments: &[Selector]) -> Result<(Expression, CqlType), QueryError> {
+        let lower = name.name.to_ascii_lowercase();
+        let native = name.keyspace.as_deref().is_none_or(|keyspace| keyspace == "system");
+        if native && lower == "token" {
             let names = arguments.iter().map(ToString::to_string);
-            if !names.eq(self.table.partition_key.iter().map(|column| column.name.clone())) {
-                return Err(invalid!("The token function takes the partition key's columns in their order"));
+            if names.eq(self.table.partition_key.iter().map(|column| column.name.clone())) {
+                return Ok((Expression::Token, CqlType::BigInt));
             }
-            return Ok((Expression::Token, CqlType::BigInt));
         }
-        if let ("count" | "min" | "max" | "sum" | "avg", [argument]) = (lower.as_str(), arguments) {
-            let was_inside = std::mem::replace(&mut self.in_aggregate, true);
-            let resolved = self.resolve(argument);
-            self.in_aggregate = was_inside;
-            let (argument, ty) = resolved?;
+        if let (true, "count" | "min" | "max" | "sum" | "avg", [argument]) = (native, lower.as_str(), arguments) {
+            let (argument, ty) = match argument {
+                Selector::Term(ast::Term::Marker(_)) => {
+                    return Err(invalid!("Function {lower} is only valid when argument types are known"));
+                }
+                argument => self.aggregated(argument)?,
+            };
             let (aggregate, result) = aggregate(&lower, ty)?;
-            return Ok((self.aggregate(aggregate, Some(argument))?, result));
+            return Ok((self.aggregate(aggregate, vec![argument])?, result));
         }
-        let (mut function, _) = find(&lower, arguments.len())?;
-        let mut resolved = Vec::new();
-        for argument in arguments {
-            let (expression, ty) = self.resolve(argument)?;
-            function = function.with_argument(&ty)?;
-            resolved.push(expression);
+        if let Some(found) = self.user_aggregate(name, arguments)? {
+            return Ok(found);
         }
+        let resolved = self.arguments(arguments)?;
+        let (function, types) = choose(name, &given(arguments, &resolved), self.markers)?;
         let ty = function.result();
-        Ok((Expression::Call(function, resolved), ty))
+        let expressions = self.expressions(arguments, resolved, &types, &function.name())?;
+        Ok((Expression::Call(function, expressions), ty))
     }
+
+    /// An argument of an aggregate.
+    fn aggregated(&mut self, argument: &Selector) -> Result<(Expression, CqlType), QueryError> {
+        let was_inside = std::mem::replace(&mut self.in_aggregate, true);
+        let resolved = self.resolve(argument);
+        self.in_aggregate = was_inside;
+        resolved
+    }
+
+    /// Arguments but terms, whose types depend on the function.
+    fn arguments(&mut self, arguments: &[Selector]) -> Result<Vec<Option<(Expression, CqlType)>>, QueryError> {
+        let one = |argument: &Selector| match argument {
+            Selector::Term(term) if matches!(super::functions::argument(term, self.markers), Argument::Term(_)) => {
+                Ok(None)
+            }
+            argument => self.resolve(argument).map(Some),
+        };
+        arguments.iter().map(one).collect()
+    }
+
+    fn expressions(
+        &mut self,
+        arguments: &[Selector],
+        resolved: Vec<Option<(Expression, CqlType)>>,
+        types: &[CqlType],
+        function: &str,
+    ) -> Result<Vec<Expression>, QueryError> {
+        let mut expressions = Vec::with_capacity(arguments.len());
+        for (at, ((argument, resolved), ty)) in arguments.iter().zip(resolved).zip(types).enumerate() {
+            expressions.push(match (resolved, argument) {
+                (Some((expression, _)), _) => expression,
+                (None, Selector::Term(term)) => {
+                    Expression::Term(Source::resolve(term, ty, &format!("arg{at}({function})"), self.markers)?)
+                }
+                (None, other) => self.resolve(other)?.0,
+            });
+        }
+        Ok(expressions)
+    }
+
+    fn user_aggregate(
+        &mut self,
+        name: &QualifiedName,
+        arguments: &[Selector],
+    ) -> Result<Option<(Expression, CqlType)>, QueryError> {
+        let named = UserAggregate::named(name, self.markers);
+        if named.is_empty() {
+            return Ok(None);
+        }
+        let was_inside = std::mem::replace(&mut self.in_aggregate, true);
+        let resolved = self.arguments(arguments);
+        self.in_aggregate = was_inside;
+        let resolved = resolved?;
+        let fits = |def: &&std::sync::Arc<AggregateDef>| {
+            let given = given(arguments, &resolved);
+            def.arguments.len() == given.len()
+                && given.iter().zip(&def.arguments).all(|(given, ty)| given.fits(ty, self.markers))
+        };
+        let Some(def) = named.iter().find(fits) else {
+            return Err(invalid!("Invalid call to function {name}, none of its type signatures match"));
+        };
+        let aggregate = UserAggregate::new(def, self.markers)?;
+        let expressions = self.expressions(arguments, resolved, &def.arguments, &def.name)?;
+        let result = aggregate.result();
+        Ok(Some((self.aggregate(Aggregate::User(Box::new(aggregate)), expressions)?, result)))
+    }
+}
+
+/// What is known of arguments before the function is.
+fn given<'a>(arguments: &'a [Selector], resolved: &[Option<(Expression, CqlType)>]) -> Vec<Argument<'a>> {
+    let one = |(argument, resolved): (&'a Selector, &Option<(Expression, CqlType)>)| match (resolved, argument) {
+        (Some((_, ty)), _) => Argument::Typed(ty.clone()),
+        (None, Selector::Term(term)) => Argument::Term(term),
+        (None, _) => Argument::Term(&ast::Term::Null),
+    };
+    arguments.iter().zip(resolved).map(one).collect()
 }
 
 /// The aggregate over values of a type, and the type of its result.

@@ -9,7 +9,7 @@ use cql::term::{self, Resolve, TermError, TermValue};
 use types::{CqlType, json};
 
 use super::Markers;
-use super::functions::{Function, find};
+use super::functions::{Function, argument, choose};
 use crate::error::{QueryError, invalid};
 
 /// The bound values of one execution, by marker.
@@ -38,6 +38,8 @@ pub(crate) enum Source {
         term: Term,
         ty: CqlType,
         name: String,
+        /// The calls inside, in the order in which the term is walked.
+        calls: Vec<Source>,
     },
 }
 
@@ -112,8 +114,9 @@ impl Source {
                 Ok(Source::FromJson(Box::new(text), ty.clone()))
             }
             Term::Function { name: function, arguments } => {
-                let (function, types) = find(&function.name, arguments.len())?;
-                if !function.returns(ty) {
+                let given: Vec<_> = arguments.iter().map(|item| argument(item, markers)).collect();
+                let (function, types) = choose(function, &given, markers)?;
+                if ty.fit(&function.result()).is_none() {
                     return Err(invalid!(
                         "Type error: cannot assign result of function {} to {name} (type {ty})",
                         function.name()
@@ -122,13 +125,18 @@ impl Source {
                 let arguments = arguments
                     .iter()
                     .zip(types)
-                    .map(|(argument, ty)| Source::resolve(argument, &ty, "arg", markers))
+                    .enumerate()
+                    .map(|(at, (item, ty))| {
+                        Source::resolve(item, &ty, &format!("arg{at}({})", function.name()), markers)
+                    })
                     .collect::<Result<_, _>>()?;
                 Ok(Source::Call(function, arguments))
             }
             item if !is_constant(item) => {
-                term::term_to_bytes(item, ty, name, &mut Planning { markers, name })?;
-                Ok(Source::Compound { term: item.clone(), ty: ty.clone(), name: name.to_string() })
+                let mut planning = Planning { markers, name, calls: Vec::new() };
+                term::term_to_bytes(item, ty, name, &mut planning)?;
+                let calls = planning.calls;
+                Ok(Source::Compound { term: item.clone(), ty: ty.clone(), name: name.to_string(), calls })
             }
             constant => Ok(Source::Constant(term::literal_to_bytes(constant, ty, name)?)),
         }
@@ -175,8 +183,8 @@ impl Source {
                 none => none,
             },
             Source::JsonMember(member) => member.bind(values, context)?,
-            Source::Compound { term, ty, name } => {
-                match term::term_to_bytes(term, ty, name, &mut Binding { values, context })? {
+            Source::Compound { term, ty, name, calls } => {
+                match term::term_to_bytes(term, ty, name, &mut Binding { values, context, calls: calls.iter() })? {
                     TermValue::Bytes(bytes) => Bound::Bytes(Cow::Owned(bytes)),
                     TermValue::Null => Bound::Null,
                     TermValue::Unset => Bound::Unset,
@@ -190,6 +198,7 @@ impl Source {
 struct Planning<'a> {
     markers: &'a mut Markers,
     name: &'a str,
+    calls: Vec<Source>,
 }
 
 impl Resolve for Planning<'_> {
@@ -200,7 +209,8 @@ impl Resolve for Planning<'_> {
 
     fn function(&mut self, name: &QualifiedName, arguments: &[Term], ty: &CqlType) -> Result<TermValue, TermError> {
         let term = Term::Function { name: name.clone(), arguments: arguments.to_vec() };
-        Source::resolve(&term, ty, self.name, self.markers).map_err(|error| TermError(error.message))?;
+        let call = Source::resolve(&term, ty, self.name, self.markers).map_err(|error| TermError(error.message))?;
+        self.calls.push(call);
         Ok(TermValue::Bytes(Vec::new()))
     }
 }
@@ -209,6 +219,7 @@ impl Resolve for Planning<'_> {
 struct Binding<'a> {
     values: &'a Values<'a>,
     context: &'a Context,
+    calls: std::slice::Iter<'a, Source>,
 }
 
 impl Resolve for Binding<'_> {
@@ -223,19 +234,13 @@ impl Resolve for Binding<'_> {
         })
     }
 
-    fn function(&mut self, name: &QualifiedName, arguments: &[Term], _: &CqlType) -> Result<TermValue, TermError> {
-        let refuse = |error: QueryError| TermError(error.message);
-        let (function, types) = find(&name.name, arguments.len()).map_err(refuse)?;
-        let mut bound = Vec::new();
-        for (argument, ty) in arguments.iter().zip(&types) {
-            bound.push(match term::term_to_bytes(argument, ty, "arg", self)? {
-                TermValue::Bytes(bytes) => Some(bytes),
-                _ => None,
-            });
-        }
-        let bound: Vec<Option<&[u8]>> = bound.iter().map(Option::as_deref).collect();
-        let result = function.call(&bound, self.context).map_err(refuse)?;
-        Ok(result.map_or(TermValue::Null, TermValue::Bytes))
+    fn function(&mut self, name: &QualifiedName, _: &[Term], _: &CqlType) -> Result<TermValue, TermError> {
+        let call = self.calls.next().ok_or_else(|| TermError(format!("Unknown function '{name}'")))?;
+        Ok(match call.bind(self.values, self.context).map_err(|error| TermError(error.message))? {
+            Bound::Bytes(bytes) => TermValue::Bytes(bytes.into_owned()),
+            Bound::Null => TermValue::Null,
+            Bound::Unset => TermValue::Unset,
+        })
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use cql::lexer::quote_identifier as identifier;
-use types::{ColumnDef, IndexDef, IndexPart, KeyspaceDef, TableDef, TableId, UserType, ViewDef};
+use types::{
+    AggregateDef, ColumnDef, FunctionDef, IndexDef, IndexPart, KeyspaceDef, TableDef, TableId, UserType, ViewDef,
+};
 
 pub fn string(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -28,6 +30,41 @@ pub fn user_type(udt: &UserType) -> String {
     let fields = udt.fields.iter().map(|(name, ty)| format!("    {} {ty}", identifier(name)));
     let fields = fields.collect::<Vec<_>>().join(",\n");
     format!("CREATE TYPE {}.{} (\n{fields}\n)", identifier(&udt.keyspace), identifier(&udt.name))
+}
+
+pub fn function(def: &FunctionDef) -> String {
+    let arguments = def.arguments.iter().map(|(name, ty)| format!("{} {ty}", identifier(name)));
+    let on_null = if def.called_on_null_input { "CALLED" } else { "RETURNS NULL" };
+    format!(
+        "CREATE FUNCTION {}.{} ({})\n    {on_null} ON NULL INPUT\n    RETURNS {}\n    LANGUAGE {}\n    AS {}",
+        identifier(&def.keyspace),
+        identifier(&def.name),
+        arguments.collect::<Vec<_>>().join(", "),
+        def.returns,
+        def.language,
+        string(&def.body)
+    )
+}
+
+pub fn aggregate(def: &AggregateDef) -> String {
+    let arguments: Vec<String> = def.arguments.iter().map(ToString::to_string).collect();
+    let mut text = format!(
+        "CREATE AGGREGATE {}.{} ({})\n    SFUNC {}\n    STYPE {}",
+        identifier(&def.keyspace),
+        identifier(&def.name),
+        arguments.join(", "),
+        identifier(&def.state_function),
+        def.state_type
+    );
+    for (word, name) in [("REDUCEFUNC", &def.reduce_function), ("FINALFUNC", &def.final_function)] {
+        if let Some(name) = name {
+            let _ = write!(text, "\n    {word} {}", identifier(name));
+        }
+    }
+    if let Some(initial) = &def.initial {
+        let _ = write!(text, "\n    INITCOND {initial}");
+    }
+    text
 }
 
 pub fn table(table: &TableDef) -> String {

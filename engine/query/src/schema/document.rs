@@ -14,6 +14,9 @@ use crate::ddl;
 pub enum Target {
     Keyspace(String),
     Type(String, String),
+    /// By signature.
+    Function(String, String),
+    Aggregate(String, String),
     /// Views too.
     Table(String, String),
     /// Keyspace, table, index.
@@ -91,6 +94,12 @@ impl Document {
             let _ = match target {
                 Target::Keyspace(name) => writeln!(text, "{} keyspace {name} {statement}", entry.changed_us),
                 Target::Type(ks, name) => writeln!(text, "{} type {ks}.{} {statement}", entry.changed_us, word(name)),
+                Target::Function(ks, name) => {
+                    writeln!(text, "{} function {ks}.{} {statement}", entry.changed_us, word(name))
+                }
+                Target::Aggregate(ks, name) => {
+                    writeln!(text, "{} aggregate {ks}.{} {statement}", entry.changed_us, word(name))
+                }
                 Target::Table(ks, name) => writeln!(text, "{} table {ks}.{name} {statement}", entry.changed_us),
                 Target::Index(ks, table, name) => {
                     writeln!(text, "{} index {ks}.{table}.{name} {statement}", entry.changed_us)
@@ -114,6 +123,8 @@ impl Document {
             let target = match (kind, name.split_once('.')) {
                 ("keyspace", None) => Target::Keyspace(name.into()),
                 ("type", Some((ks, name))) => Target::Type(ks.into(), unescape(name)),
+                ("function", Some((ks, name))) => Target::Function(ks.into(), unescape(name)),
+                ("aggregate", Some((ks, name))) => Target::Aggregate(ks.into(), unescape(name)),
                 ("table", Some((ks, table))) => Target::Table(ks.into(), table.into()),
                 ("index", Some((ks, rest))) => {
                     let (table, index) = rest.split_once('.').ok_or_else(malformed)?;
@@ -175,30 +186,36 @@ impl Document {
     pub fn build(&self) -> Result<Schema, DocumentError> {
         let mut keyspaces: BTreeMap<String, KeyspaceDef> = BTreeMap::new();
         let mut derived = ddl::derived::Definitions::default();
-        let mut types_read = false;
-        for (target, entry) in &self.entries {
-            let Some(statement) = &entry.statement else { continue };
-            let failed = |cause: String| DocumentError::Definition { target: target.clone(), cause };
+        let live =
+            || self.entries.iter().filter_map(|(target, entry)| Some((target, entry, entry.statement.as_ref()?)));
+        for (target, _, statement) in live() {
+            if let Target::Keyspace(name) = target {
+                let def = ddl::read_keyspace(statement).map_err(|error| failed(target, error))?;
+                keyspaces.insert(name.clone(), def);
+            }
+        }
+        self.read_types(&mut keyspaces)?;
+        for (target, entry, statement) in live() {
+            let failed = |error| failed(target, error);
             match target {
-                Target::Keyspace(name) => {
-                    let def = ddl::read_keyspace(statement).map_err(|e| failed(e.to_string()))?;
-                    keyspaces.insert(name.clone(), def);
+                Target::Keyspace(_) | Target::Type(..) => {}
+                Target::Function(ks, name) => {
+                    let Some(keyspace) = keyspaces.get_mut(ks) else { continue };
+                    let def = ddl::read_function(statement, &keyspace.types).map_err(failed)?;
+                    keyspace.functions.insert(name.clone(), Arc::new(def));
                 }
-                // All of them together, below: they may need one another.
-                Target::Type(..) => {}
+                Target::Aggregate(ks, name) => {
+                    let Some(keyspace) = keyspaces.get_mut(ks) else { continue };
+                    let def = ddl::read_aggregate(statement, &keyspace.types).map_err(failed)?;
+                    keyspace.aggregates.insert(name.clone(), Arc::new(def));
+                }
                 Target::Table(ks, name) => {
-                    // The first table: every keyspace and every type has come before.
-                    if !types_read {
-                        types_read = true;
-                        self.read_types(&mut keyspaces)?;
-                    }
                     let Some(keyspace) = keyspaces.get_mut(ks) else { continue };
                     if derived.is_view(statement) {
                         derived.views.push((ks, target, statement, entry.changed_us as u64));
                         continue;
                     }
-                    let known = &keyspace.types;
-                    let mut def: TableDef = ddl::read_table(statement, known).map_err(|e| failed(e.to_string()))?;
+                    let mut def: TableDef = ddl::read_table(statement, &keyspace.types).map_err(failed)?;
                     def.version = entry.changed_us as u64;
                     keyspace.tables.insert(name.clone(), Arc::new(def));
                 }
@@ -207,13 +224,14 @@ impl Document {
                 }
             }
         }
-        if !types_read {
-            self.read_types(&mut keyspaces)?;
-        }
         derived.build(&mut keyspaces).map_err(|(target, error)| DocumentError::Definition { target, cause: error })?;
         let keyspaces = keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect();
         Ok(Schema::new(self.version(), keyspaces))
     }
+}
+
+fn failed(target: &Target, cause: crate::QueryError) -> DocumentError {
+    DocumentError::Definition { target: target.clone(), cause: cause.to_string() }
 }
 
 /// A name of any characters as one word.

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use storage::{Cell, Clustering, Liveness, Partition, Row};
-use types::{ColumnDef, ColumnKind, KeyspaceDef, TableDef, UserType, collection, serialize_partition_key};
+use types::{
+    AggregateDef, ColumnDef, ColumnKind, CqlType, FunctionDef, KeyspaceDef, TableDef, UserType, collection,
+    serialize_partition_key,
+};
 
 use super::facts::Facts;
 use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View, virtual_rows};
@@ -69,6 +72,18 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
             keyspaces().flat_map(|keyspace| keyspace.types.values()).map(|udt| type_row(udt)).collect()
         }
         ("system_schema", "tables") => tables().filter(|def| def.view.is_none()).map(|def| table_row(def)).collect(),
+        ("system_schema", "functions") => {
+            keyspaces().flat_map(|keyspace| keyspace.functions.values()).map(|def| function_row(def)).collect()
+        }
+        ("system_schema", "aggregates") => {
+            let all = keyspaces()
+                .flat_map(|keyspace| Vec::from_iter(keyspace.aggregates.values().map(|def| (keyspace, def))));
+            all.map(|(keyspace, def)| aggregate_row(keyspace, def)).collect()
+        }
+        ("system_schema", "scylla_aggregates") => {
+            let all = keyspaces().flat_map(|keyspace| keyspace.aggregates.values());
+            all.filter_map(|def| scylla_aggregate_row(def)).collect()
+        }
         ("system_schema", "columns") => {
             tables().flat_map(|def| def.columns().map(|column| column_row(def, column)).collect::<Vec<_>>()).collect()
         }
@@ -182,6 +197,52 @@ fn type_row(udt: &UserType) -> Values {
         ("field_names", list(&names)),
         ("field_types", list(&types)),
     ])
+}
+
+fn argument_types<'t>(types: impl IntoIterator<Item = &'t CqlType>) -> Vec<u8> {
+    list(&types.into_iter().map(|ty| ty.without_frozen().to_string()).collect::<Vec<_>>())
+}
+
+fn function_row(def: &FunctionDef) -> Values {
+    let names: Vec<String> = def.arguments.iter().map(|(name, _)| name.clone()).collect();
+    BTreeMap::from([
+        ("keyspace_name", text(&def.keyspace)),
+        ("function_name", text(&def.name)),
+        ("argument_types", argument_types(def.argument_types())),
+        ("argument_names", list(&names)),
+        ("body", text(&def.body)),
+        ("called_on_null_input", boolean(def.called_on_null_input)),
+        ("language", text(&def.language)),
+        ("return_type", text(def.returns.to_string())),
+    ])
+}
+
+fn aggregate_row(keyspace: &KeyspaceDef, def: &AggregateDef) -> Values {
+    let finish = def.final_function.as_ref();
+    let finished = finish.and_then(|name| keyspace.functions.get(&types::signature(name, [&def.state_type])));
+    let returns = finished.map_or(&def.state_type, |function| &function.returns);
+    let mut values = BTreeMap::from([
+        ("keyspace_name", text(&def.keyspace)),
+        ("aggregate_name", text(&def.name)),
+        ("argument_types", argument_types(&def.arguments)),
+        ("state_func", text(&def.state_function)),
+        ("state_type", text(def.state_type.to_string())),
+        ("return_type", text(returns.to_string())),
+    ]);
+    values.extend(finish.map(|name| ("final_func", text(name))));
+    values.extend(def.initial.as_ref().map(|initial| ("initcond", text(initial))));
+    values
+}
+
+fn scylla_aggregate_row(def: &AggregateDef) -> Option<Values> {
+    let reduce = def.reduce_function.as_ref()?;
+    Some(BTreeMap::from([
+        ("keyspace_name", text(&def.keyspace)),
+        ("aggregate_name", text(&def.name)),
+        ("argument_types", argument_types(&def.arguments)),
+        ("reduce_func", text(reduce)),
+        ("state_type", text(def.state_type.to_string())),
+    ]))
 }
 
 fn column_row(table: &TableDef, column: &ColumnDef) -> Values {
