@@ -290,7 +290,7 @@ impl Backend for Seat {
                 world.send(waiter, &self.host, at, *fd, bytes)
             }
             Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),
-            Op::Close { fd } => world.close(&self.host, at, *fd).map(Submitted::Done),
+            Op::Close { fd, .. } => world.close(&self.host, at, *fd).map(Submitted::Done),
             op => world.begin_file_operation(&self.host, (self.id, slot), at, op, buf).map(|(operation, ends_at)| {
                 let (index, generation) = split(slot);
                 let event = Event::Complete { seat: self.id, slot: index as u32, generation };

@@ -24,7 +24,7 @@ struct Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        Shard::try_with(|shard| submit_detached(shard, Op::Close { fd: self.fd }));
+        Shard::try_with(|shard| submit_detached(shard, Op::Close { fd: self.fd, file: true }));
     }
 }
 

@@ -12,7 +12,7 @@ struct Owned(Fd);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        Shard::try_with(|shard| submit_detached(shard, Op::Close { fd: self.0 }));
+        Shard::try_with(|shard| submit_detached(shard, Op::Close { fd: self.0, file: false }));
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Op {
     /// -> 0
     Close {
         fd: Fd,
+        /// Of a file: the last owner of a removed one frees its room on the disk, which may take as long as a write.
+        file: bool,
     },
     /// Appends up to `len` bytes behind the buffer's length, at most its spare capacity. -> bytes read, 0 at the end
     Read {

@@ -483,7 +483,7 @@ impl Shard {
                 drop(buf);
                 match opened {
                     Some(fd) if self.closing.get() => self.backend.abandon(fd),
-                    Some(fd) => submit_detached(self, Op::Close { fd }),
+                    Some(fd) => submit_detached(self, Op::Close { fd, file: false }),
                     None => {}
                 }
             }

@@ -71,7 +71,7 @@ pub(crate) enum Completed {
     Stale,
 }
 
-const IDLE: Op = Op::Close { fd: Fd(u32::MAX) };
+const IDLE: Op = Op::Close { fd: Fd(u32::MAX), file: false };
 
 impl Slots {
     pub(crate) fn new() -> Self {
@@ -325,7 +325,7 @@ impl Drop for Submitted {
                 }
             }
             if let Some(fd) = leftover.0 {
-                submit_detached(shard, Op::Close { fd });
+                submit_detached(shard, Op::Close { fd, file: false });
             }
         });
     }

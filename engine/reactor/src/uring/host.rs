@@ -51,6 +51,7 @@ impl Host {
         if config.shards == 0 {
             return Err(Error::NoShards);
         }
+        limit_pages(&config);
         let (common, events) = common(config.shards)?;
         let mut host = Host { common: common.clone(), threads: Vec::new() };
         let mut starts = Vec::new();
@@ -147,6 +148,7 @@ where
 {
     assert!(!Shard::is_current(), "block_on within a shard would never return");
     pin(0, &config)?;
+    limit_pages(&config);
     let (common, events) = common(1)?;
     let event = events.into_iter().next().expect("one event for the one shard");
     let config = Config { shards: 1, ..config };
@@ -289,6 +291,14 @@ fn ring(shard: usize, config: &Config, event: Arc<OwnedFd>, common: &Common) -> 
 }
 
 /// Binds the current thread to the shard's CPU, if CPUs are given.
+/// Keeps transparent huge pages from a process that is not to have them; a kernel without them has nothing to keep.
+fn limit_pages(config: &Config) {
+    if !config.huge_pages {
+        // SAFETY: takes numbers alone.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+    }
+}
+
 fn pin(shard: usize, config: &Config) -> Result<(), Error> {
     let Some(cpus) = config.cpus.as_deref().filter(|cpus| !cpus.is_empty()) else { return Ok(()) };
     let cpu = cpus[shard % cpus.len()];

@@ -45,6 +45,9 @@ pub struct Config {
     pub busy_poll: Duration,
     /// Size of the submission queue; the completion queue is four times as large. Not a limit on what is in flight.
     pub ring_entries: u32,
+    /// Whether the process may have transparent huge pages. The first touch of one clears 2 MiB at once, which holds
+    /// the shard for up to 5 ms on a virtual machine whose memory the host has yet to provide.
+    pub huge_pages: bool,
     pub on_panic: OnPanic,
     pub task_quota: Duration,
     pub stall: Duration,
@@ -60,6 +63,7 @@ impl Default for Config {
             cpus: None,
             busy_poll: Duration::ZERO,
             ring_entries: 1024,
+            huge_pages: false,
             on_panic: OnPanic::default(),
             task_quota: Duration::from_nanos(shard.task_quota_ns),
             stall: Duration::from_nanos(shard.stall_ns),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use io_uring::squeue::Entry;
+use io_uring::squeue::{self, Entry};
 use io_uring::{opcode, types};
 
 use super::socket;
@@ -66,7 +66,9 @@ pub(super) fn entry(op: &Op, buf: Option<&mut Buf>, known: Knowledge) -> Option<
         Op::Open { path, flags } => {
             opcode::OpenAt::new(HERE, path.as_ptr()).flags(open_flags(*flags)).mode(FILE_MODE).build()
         }
-        Op::Close { fd: f } => opcode::Close::new(fd(*f)).build(),
+        Op::Close { fd: f, file: false } => opcode::Close::new(fd(*f)).build(),
+        // By a worker of the kernel: the shard's thread would otherwise wait for the disk.
+        Op::Close { fd: f, file: true } => opcode::Close::new(fd(*f)).build().flags(squeue::Flags::ASYNC),
         Op::Read { fd: f, offset, len } => {
             let len = (*len).min(u32::try_from(buf.spare()).unwrap_or(u32::MAX));
             opcode::Read::new(fd(*f), buf.spare_ptr(), len).offset(*offset).build()

@@ -15,7 +15,14 @@ const BITS_PER_KEY_MAX: u64 = 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BloomFilter {
     hashes: u32,
+    /// As in the file: the bytes of each word of eight from the highest to the lowest.
     bits: Vec<u8>,
+}
+
+/// Where in the file the byte `n` of the bits stands.
+#[inline]
+fn place(n: usize) -> usize {
+    n ^ 7
 }
 
 /// The hash of a key, to be computed once for all filters.
@@ -59,12 +66,12 @@ impl BloomFilter {
 
     pub fn insert(&mut self, hash: KeyHash) {
         for index in self.indices(hash) {
-            self.bits[index / 8] |= 1 << (index % 8);
+            self.bits[place(index / 8)] |= 1 << (index % 8);
         }
     }
 
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        self.indices(hash).all(|index| self.bits[index / 8] & (1 << (index % 8)) != 0)
+        self.indices(hash).all(|index| self.bits[place(index / 8)] & (1 << (index % 8)) != 0)
     }
 
     pub fn len_bytes(&self) -> usize {
@@ -75,9 +82,7 @@ impl BloomFilter {
         let mut out = Vec::with_capacity(8 + self.bits.len());
         out.extend_from_slice(&self.hashes.to_be_bytes());
         out.extend_from_slice(&(self.bits.len() as u32 / 8).to_be_bytes());
-        for word in self.bits.chunks_exact(8) {
-            out.extend(word.iter().rev());
-        }
+        out.extend_from_slice(&self.bits);
         out
     }
 
@@ -88,8 +93,8 @@ impl BloomFilter {
         let words = reader.u32("words").ok()? as usize;
         let sound = (1..=64).contains(&hashes) && words > 0 && reader.rest.len() == words.checked_mul(8)?;
         let bits = || match reversed {
-            true => reader.rest.chunks_exact(8).flat_map(|word| word.iter().rev().copied()).collect(),
-            false => reader.rest.to_vec(),
+            true => reader.rest.to_vec(),
+            false => reader.rest.chunks_exact(8).flat_map(|word| word.iter().rev().copied()).collect(),
         };
         sound.then(|| Self { hashes, bits: bits() })
     }

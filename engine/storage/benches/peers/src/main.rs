@@ -14,7 +14,7 @@
 //! `paced-*` writes at a fixed rate with open arrival: a write's latency counts from when it was due.
 //!
 //! On both sides: rows of `row_bytes` (16 of them the key), a write-ahead log synced every 10 seconds and not at each
-//! write, bloom filters of 1 %, no compression, direct I/O, the same memory for memtables and for caches. RocksDB
+//! write, bloom filters of 1 %, no compression (or `lz4=1`: LZ4 over 4 KiB), direct I/O, the same memory for memtables and for caches. RocksDB
 //! compacts in the universal style, which is the size-tiered one; it buffers its log as ours does
 //! (`manual_wal_flush`), has one thread each for flush and compaction, on the same core, and reads with the better of
 //! 64 threads and batches of 64 keys.

@@ -24,6 +24,8 @@ pub struct Options {
     /// Of paced writes.
     pub rate: u64,
     pub seconds: u64,
+    /// LZ4 over blocks of 4 KiB, and values of which half compresses away; else neither.
+    pub lz4: bool,
 }
 
 impl Options {
@@ -43,6 +45,7 @@ impl Options {
             rounds: 3,
             rate: 50_000,
             seconds: 60,
+            lz4: false,
         };
         for argument in arguments {
             let Some((name, value)) = argument.split_once('=') else {
@@ -64,6 +67,7 @@ impl Options {
                 "rounds" => options.rounds = number as usize,
                 "rate" => options.rate = number,
                 "seconds" => options.seconds = number,
+                "lz4" => options.lz4 = number != 0,
                 _ => return Err(format!("`{name}` is not known")),
             }
         }
@@ -85,9 +89,10 @@ pub fn key(n: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Fills `value` with bytes that do not compress.
-pub fn fill_value(value: &mut [u8], random: &mut Random) {
-    for chunk in value.chunks_mut(8) {
+/// Fills `value` with bytes that do not compress: all of it, or the first half.
+pub fn fill_value(value: &mut [u8], half: bool, random: &mut Random) {
+    let len = if half { value.len() / 2 } else { value.len() };
+    for chunk in value[..len].chunks_mut(8) {
         let bytes = random.next().to_le_bytes();
         chunk.copy_from_slice(&bytes[..chunk.len()]);
     }
@@ -138,7 +143,8 @@ impl Meter {
 fn cpu_s() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind_name = text.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 = behind_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    let ticks: u64 =
+        behind_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     ticks as f64 / 100.0
 }
 

@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use reactor::Group;
 use storage::{Clustering, Config, Liveness, Mutation, Partition, ReadCommand, Row, Storage, SyncMode};
-use types::{CqlType, TableDef};
+use types::{CqlType, TableDef, TableOptions};
 
 use crate::options::{KEY_BYTES, Meter, Options, Random, fill_value, key, number};
 use crate::paced::Latencies;
 
 type Outcome = Result<(), storage::Error>;
 
-fn table() -> Arc<TableDef> {
-    Arc::new(TableDef::builder("ks", "t").partition_key("k", CqlType::Blob).regular("v", CqlType::Blob).build())
+fn table(options: &Options) -> Arc<TableDef> {
+    let lz4 = [("class", "LZ4Compressor"), ("chunk_length_in_kb", "4")];
+    let compression = lz4.iter().filter(|_| options.lz4).map(|(name, value)| (name.to_string(), value.to_string()));
+    let table_options = TableOptions { compression: compression.collect(), ..Default::default() };
+    let table = TableDef::builder("ks", "t").partition_key("k", CqlType::Blob).regular("v", CqlType::Blob);
+    Arc::new(table.options(table_options).build())
 }
 
 fn config(options: &Options, cache_mib: u64) -> Config {
@@ -50,6 +54,7 @@ struct Source {
     def: Arc<TableDef>,
     random: Random,
     value: Vec<u8>,
+    half: bool,
     bytes: Vec<u8>,
     keys: u64,
 }
@@ -57,12 +62,13 @@ struct Source {
 impl Source {
     fn new(def: &Arc<TableDef>, options: &Options) -> Self {
         let value = vec![0; options.row_bytes - KEY_BYTES];
-        Self { def: def.clone(), random: Random(88172645463325252), value, bytes: Vec::new(), keys: options.keys }
+        let (half, keys) = (options.lz4, options.keys);
+        Self { def: def.clone(), random: Random(88172645463325252), value, half, bytes: Vec::new(), keys }
     }
 
     fn next(&mut self, timestamp: i64) -> &[u8] {
         let n = number(timestamp as u64 - 1, self.keys, &mut self.random);
-        fill_value(&mut self.value, &mut self.random);
+        fill_value(&mut self.value, self.half, &mut self.random);
         self.of(n, timestamp)
     }
 
@@ -86,7 +92,7 @@ async fn settle(storage: &Storage, def: &TableDef) {
 }
 
 async fn fill(options: &Options) -> Outcome {
-    let def = table();
+    let def = table(options);
     let storage = Storage::open(config(options, options.cache_mib), vec![def.clone()]).await?;
     let mut source = Source::new(&def, options);
     let compact_bytes = 2 * (options.memtables_mib << 20);
@@ -121,7 +127,7 @@ async fn fill(options: &Options) -> Outcome {
 }
 
 async fn reads(options: &Options) -> Outcome {
-    let def = table();
+    let def = table(options);
     let storage = Storage::open(config(options, options.cache_mib), vec![def.clone()]).await?;
     // Warms the cache as far as it goes.
     read_random(&storage, &def, options, options.keys, options.depth, 2.0).await?;
@@ -181,7 +187,7 @@ async fn read_random(
 
 pub fn paced(options: &Options) {
     on_shard(options, |options| async move {
-        let def = table();
+        let def = table(&options);
         let storage = Storage::open(config(&options, options.cache_mib), vec![def.clone()]).await?;
         let mut source = Source::new(&def, &options);
         let latencies = Rc::new(RefCell::new(Latencies::new()));

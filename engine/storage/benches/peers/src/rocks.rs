@@ -24,7 +24,7 @@ fn open(options: &Options, cache_mib: u64) -> DB {
     let mut db = rocksdb::Options::default();
     db.create_if_missing(true);
     db.set_block_based_table_factory(&table);
-    db.set_compression_type(DBCompressionType::None);
+    db.set_compression_type(if options.lz4 { DBCompressionType::Lz4 } else { DBCompressionType::None });
     db.set_compaction_style(DBCompactionStyle::Universal);
     db.set_universal_compaction_options(&UniversalCompactOptions::default());
     db.set_write_buffer_size((options.memtables_mib << 20) as usize / 4);
@@ -41,6 +41,7 @@ fn open(options: &Options, cache_mib: u64) -> DB {
 struct Source {
     random: Random,
     value: Vec<u8>,
+    half: bool,
     keys: u64,
     written: u64,
 }
@@ -48,13 +49,13 @@ struct Source {
 impl Source {
     fn new(options: &Options) -> Self {
         let value = vec![0; options.row_bytes - KEY_BYTES];
-        Self { random: Random(88172645463325252), value, keys: options.keys, written: 0 }
+        Self { random: Random(88172645463325252), value, half: options.lz4, keys: options.keys, written: 0 }
     }
 
     fn put(&mut self, db: &DB, how: &WriteOptions) {
         let n = number(self.written, self.keys, &mut self.random);
         self.written += 1;
-        fill_value(&mut self.value, &mut self.random);
+        fill_value(&mut self.value, self.half, &mut self.random);
         db.put_opt(key(n), &self.value, how).expect("RocksDB writes");
     }
 }
