@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod coordinator;
+mod counts;
 mod ddl;
 mod describe;
 mod error;
@@ -27,6 +28,7 @@ mod snapshots;
 mod system;
 mod view;
 
+pub use counts::{Counts, CountsView, DRIFT_CLASSES_US};
 pub use error::QueryError;
 pub use execute::{Client, Outcome};
 pub use node::{Config, IGNORE_MSB, Node, Timeouts};

@@ -15,6 +15,7 @@ use reactor::Group;
 use storage::{ListPaths, Storage};
 use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
 
+use crate::counts::Counts;
 use crate::error::{QueryError, invalid, server};
 use crate::prepared::PreparedCache;
 use crate::replica::CounterTurns;
@@ -79,6 +80,7 @@ pub struct Node {
     replication: RefCell<BTreeMap<String, Rc<ReplicationMap>>>,
     pub(crate) system: SystemTables,
     pub settings: Settings,
+    pub counts: Counts,
     pub(crate) prepared: RefCell<PreparedCache>,
     /// Partitions of which this shard's replica takes a step of Paxos now.
     pub(crate) paxos_locks: Locks,
@@ -118,6 +120,7 @@ impl Node {
             settings: Settings::new(&config.settings)?,
             paxos_locks: Locks::default(),
             paxos_turns: Locks::default(),
+            counts: Counts::default(),
             config,
             topology,
             storage,
@@ -306,6 +309,11 @@ impl Node {
         let keyspace = self.schema().table_by_id(table).map(|def| def.keyspace.clone());
         let replicas = keyspace.and_then(|keyspace| self.replicas(&keyspace, token).ok());
         self.owner_shard(token) == self.shard && replicas.is_some_and(|replicas| replicas.nodes().contains(&self.me()))
+    }
+
+    /// How many prepared statements this shard keeps.
+    pub fn prepared_statements(&self) -> usize {
+        self.prepared.borrow().len()
     }
 
     pub fn uptime_ms(&self) -> u64 {

@@ -71,6 +71,10 @@ impl PreparedCache {
         Self { entries: HashMap::default(), order: VecDeque::new(), max }
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Plans have to be made anew.
     pub fn schema_changed(&mut self) {
         for entry in self.entries.values() {

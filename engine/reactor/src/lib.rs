@@ -77,6 +77,11 @@ pub fn charge(work: Work, amount: u64) {
     Shard::with(|shard| shard.charge(work, amount));
 }
 
+/// Looks at what the current shard has counted.
+pub fn with_counters<T>(look: impl FnOnce(&Counters) -> T) -> T {
+    Shard::with(|shard| look(shard.counters()))
+}
+
 /// Index of the current shard on its host, and how many shards the host has.
 pub fn shard_index() -> (usize, usize) {
     Shard::with(|shard| (shard.config().index, shard.config().count))

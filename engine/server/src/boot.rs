@@ -78,8 +78,14 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     let listener = listen(addr).await?;
     if let (0, Some(address)) = (shard, config.api_address) {
         let listener = listen(address).await?;
-        drop(reactor::spawn(Group::Maintenance, "admin-listener", admin::serve(node.clone(), listener)));
+        let serve = admin::serve(node.clone(), listener, admin::Service::Api);
+        drop(reactor::spawn(Group::Maintenance, "admin-listener", serve));
         housekeeping::spawn(&node);
+    }
+    if let (0, Some(address)) = (shard, config.prometheus_address) {
+        let listener = listen(address).await?;
+        let serve = admin::serve(node.clone(), listener, admin::Service::Metrics);
+        drop(reactor::spawn(Group::Maintenance, "metrics-listener", serve));
     }
     ready();
     let budget = Budget::new((config.client_bytes / shards as u64) as usize);

@@ -16,6 +16,8 @@ pub struct NodeConfig {
     pub nodes: Vec<cluster::NodeConfig>,
     /// Where the admin API listens; it has no authentication, so at a place that only operators reach. `None`: nowhere.
     pub api_address: Option<SocketAddr>,
+    /// Where Prometheus reads the metrics. `None`: nowhere.
+    pub prometheus_address: Option<SocketAddr>,
     pub data_dir: String,
     pub commitlog_dir: String,
     pub sync: SyncMode,
@@ -49,6 +51,7 @@ impl NodeConfig {
             address,
             nodes: vec![cluster::NodeConfig::new(address)],
             api_address: None,
+            prometheus_address: None,
             settings: Vec::new(),
             data_dir: storage.data_dir,
             commitlog_dir: storage.commitlog_dir,
@@ -97,6 +100,10 @@ impl NodeConfig {
         if let Some(api) = self.api_address {
             settings.push(("api_address", api.ip().to_string()));
             settings.push(("api_port", api.port().to_string()));
+        }
+        if let Some(prometheus) = self.prometheus_address {
+            settings.push(("prometheus_address", prometheus.ip().to_string()));
+            settings.push(("prometheus_port", prometheus.port().to_string()));
         }
         let settings = settings.into_iter().map(|(name, value)| (name.to_string(), value));
         settings.chain(self.settings.iter().cloned()).collect()

@@ -177,9 +177,8 @@ impl Storage {
             remove_all(&snapshot).await?;
             cleared += 1;
         }
-        if tag.is_none() && cleared > 0 {
-            let _ = fs::remove_dir(&folder).await;
-        }
+        // Fails while another snapshot is there.
+        let _ = fs::remove_dir(&folder).await;
         Ok(cleared)
     }
 

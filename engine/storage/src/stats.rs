@@ -57,6 +57,9 @@ pub struct TableStats {
     pub pending_compactions: u64,
     pub writes: u64,
     pub reads: u64,
+    /// Microseconds: of reads of one partition, and of writes until they are as durable as they have to be.
+    pub read_us: Histogram,
+    pub write_us: Histogram,
     /// Index: how many SSTables a read of a partition looked into (behind the bloom filter); the last counts more.
     pub sstables_per_read: [u64; 32],
     /// Of answers to reads of one partition.

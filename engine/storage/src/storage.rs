@@ -301,6 +301,7 @@ impl Storage {
     /// Applies an encoded [`crate::Mutation`]; resolves when it is as durable as the sync mode promises. Waits when
     /// memtables or the commit log have no room.
     pub async fn apply(&self, mutation: &[u8]) -> Result<(), Error> {
+        let began_ns = reactor::now();
         let head = MutationHead::read(mutation)?;
         let end = loop {
             if self.is_full() || self.admission.is_waiting() {
@@ -322,9 +323,13 @@ impl Storage {
             self.admit_writes();
         }
         match self.config.sync {
-            SyncMode::Batch | SyncMode::Group { .. } => self.log.synced(end).await,
-            SyncMode::Periodic { .. } => Ok(()),
+            SyncMode::Batch | SyncMode::Group { .. } => self.log.synced(end).await?,
+            SyncMode::Periodic { .. } => {}
         }
+        if let Some(table) = self.tables.borrow().get(&head.table) {
+            table.counts.count_write(began_ns);
+        }
+        Ok(())
     }
 
     /// Into the commit log's buffer and the memtable, in one go.
@@ -425,6 +430,7 @@ impl Storage {
     /// As [`read`](Self::read), and whether there may be more behind the last row: with `limit_bytes` an answer may be
     /// short of rows.
     pub async fn read_page(&self, command: ReadCommand) -> Result<Page, Error> {
+        let began_ns = reactor::now();
         let table = self.table(command.table)?;
         add(&table.counts.reads, 1);
         table.quarantine.check(Some(&command.key))?;
@@ -449,6 +455,7 @@ impl Storage {
             }
         };
         table.counts.count_answer(&page);
+        table.counts.count_read(began_ns);
         Ok(page)
     }
 
@@ -517,6 +524,8 @@ impl Storage {
                 pending_compactions: pending.max(running),
                 writes: counts.writes.get(),
                 reads: counts.reads.get(),
+                read_us: counts.read_us.borrow().clone(),
+                write_us: counts.write_us.borrow().clone(),
                 sstables_per_read: *counts.sstables_per_read.borrow(),
                 live_rows_per_read: counts.live_rows_per_read.borrow().clone(),
                 tombstones_per_read: counts.tombstones_per_read.borrow().clone(),

@@ -78,6 +78,8 @@ pub(crate) struct Counts {
     pub compaction_steps: Cell<u64>,
     pub bloom_negatives: Cell<u64>,
     pub bloom_false_positives: Cell<u64>,
+    pub read_us: RefCell<Histogram>,
+    pub write_us: RefCell<Histogram>,
     pub sstables_per_read: RefCell<[u64; 32]>,
     pub live_rows_per_read: RefCell<Histogram>,
     pub tombstones_per_read: RefCell<Histogram>,
@@ -87,6 +89,14 @@ impl Counts {
     pub fn count_answer(&self, page: &Page) {
         self.live_rows_per_read.borrow_mut().add(page.live_rows as u64);
         self.tombstones_per_read.borrow_mut().add(page.tombstones as u64);
+    }
+
+    pub fn count_read(&self, since_ns: u64) {
+        self.read_us.borrow_mut().add(reactor::now().saturating_sub(since_ns) / 1000);
+    }
+
+    pub fn count_write(&self, since_ns: u64) {
+        self.write_us.borrow_mut().add(reactor::now().saturating_sub(since_ns) / 1000);
     }
 
     pub fn count_sstables(&self, asked: usize) {

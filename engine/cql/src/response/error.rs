@@ -117,6 +117,30 @@ impl WriteType {
 }
 
 impl ErrorKind {
+    /// What metrics call it.
+    pub fn metric(&self) -> &'static str {
+        match self {
+            ErrorKind::Server => "server",
+            ErrorKind::Protocol => "protocol_error",
+            ErrorKind::BadCredentials => "authentication",
+            ErrorKind::Unavailable { .. } => "unavailable",
+            ErrorKind::Overloaded => "overloaded",
+            ErrorKind::IsBootstrapping => "is_bootstrapping",
+            ErrorKind::Truncate => "truncate",
+            ErrorKind::WriteTimeout { .. } => "write_timeout",
+            ErrorKind::ReadTimeout { .. } => "read_timeout",
+            ErrorKind::ReadFailure { .. } => "read_failure",
+            ErrorKind::FunctionFailure { .. } => "function_failure",
+            ErrorKind::WriteFailure { .. } => "write_failure",
+            ErrorKind::Syntax => "syntax_error",
+            ErrorKind::Unauthorized => "unauthorized",
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::Config => "config",
+            ErrorKind::AlreadyExists { .. } => "already_exists",
+            ErrorKind::Unprepared { .. } => "unprepared",
+        }
+    }
+
     pub fn code(&self) -> i32 {
         match self {
             ErrorKind::Server => 0x0000,

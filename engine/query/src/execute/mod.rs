@@ -157,6 +157,7 @@ impl Node {
     ) -> Result<Outcome, QueryError> {
         let values = in_order(parameters.values, &prepared.marker_names)?;
         let execution = Execution { parameters, values: &values };
+        self.count_statement(&prepared.planned.plan, parameters);
         match &prepared.planned.plan {
             Plan::Modify(modify) => {
                 if let Some(conditions) = &modify.condition {
@@ -209,6 +210,7 @@ impl Node {
     }
 
     async fn run_batch(self: &Rc<Self>, client: &Client, batch: &Batch<'_>) -> Result<Outcome, QueryError> {
+        self.count_batch(batch.statements.len());
         let keyspace = client.keyspace_or(batch.keyspace);
         let mut parts = Vec::with_capacity(batch.statements.len());
         for statement in &batch.statements {

@@ -266,7 +266,7 @@ impl Node {
                 };
                 partitions.retain(|partition| {
                     let token = Token::of_key(&partition.key);
-                    token > start && (end.0 == i64::MIN || token <= end)
+                    (token > start || start.0 == i64::MIN) && (end.0 == i64::MIN || token <= end)
                 });
             }
         }

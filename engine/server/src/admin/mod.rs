@@ -1,5 +1,5 @@
 //! The admin API: HTTP with the paths and answers of Scylla's REST API, for `nodetool` and for whoever operates a
-//! node.
+//! node; and the metrics, for Prometheus, on an address of their own.
 //!
 //! Shard 0 listens. What is asked of the node is done on all of its shards before it is answered. Every answer is JSON;
 //! a refusal is `{"message": .., "code": ..}` with the same code as its status.
@@ -8,6 +8,7 @@ mod cluster;
 mod compactions;
 mod http;
 mod keyspaces;
+mod metrics;
 mod node_state;
 mod snapshots;
 mod system;
@@ -28,6 +29,13 @@ use http::{Request, Requests, Response};
 const CONNECTIONS_MAX: usize = 64;
 /// A connection that asks nothing is closed.
 const IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// What a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    Api,
+    Metrics,
+}
 
 /// Why something asked is not done.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +76,10 @@ fn parts(request: &Request) -> Vec<&str> {
     request.segments.iter().map(String::as_str).collect()
 }
 
-async fn answer(node: &Rc<Node>, request: &Request) -> Response {
+async fn answer(node: &Rc<Node>, service: Service, request: &Request) -> Response {
+    if service == Service::Metrics {
+        return metrics::answer(node, request, &parts(request)).await;
+    }
     let result = match parts(request).split_first() {
         Some((&"storage_service", rest)) => storage_service(node, request, rest).await,
         Some((&"column_family", rest)) => tables::answer(node, request, rest).await,
@@ -107,7 +118,7 @@ fn refused(refusal: &Refusal) -> Response {
 }
 
 /// Accepts connections for ever.
-pub(crate) async fn serve(node: Rc<Node>, listener: Listener) {
+pub(crate) async fn serve(node: Rc<Node>, listener: Listener, service: Service) {
     let open = Rc::new(Cell::new(0usize));
     loop {
         match listener.accept().await {
@@ -116,7 +127,7 @@ pub(crate) async fn serve(node: Rc<Node>, listener: Listener) {
                 let (node, open) = (node.clone(), open.clone());
                 open.set(open.get() + 1);
                 drop(reactor::spawn(Group::Maintenance, "admin", async move {
-                    if let Err(error) = converse(&node, &connection).await {
+                    if let Err(error) = converse(&node, &connection, service).await {
                         tracing::debug!(%error, "an admin connection ended");
                     }
                     let _ = connection.shutdown().await;
@@ -131,13 +142,13 @@ pub(crate) async fn serve(node: Rc<Node>, listener: Listener) {
     }
 }
 
-async fn converse(node: &Rc<Node>, connection: &Connection) -> std::io::Result<()> {
+async fn converse(node: &Rc<Node>, connection: &Connection, service: Service) -> std::io::Result<()> {
     let mut requests = Requests::new(connection);
     loop {
         let Ok(next) = time::timeout(IDLE_MAX, requests.next()).await else { return Ok(()) };
         let (response, keep_alive) = match next? {
             None => return Ok(()),
-            Some(Ok(request)) => (answer(node, &request).await, request.keep_alive),
+            Some(Ok(request)) => (answer(node, service, &request).await, request.keep_alive),
             Some(Err(error)) => {
                 let body = json!({ "message": error.to_string(), "code": error.status() }).to_string().into_bytes();
                 (Response { status: error.status(), content_type: "application/json", body }, false)

@@ -76,6 +76,8 @@ fn whole_of(metric: &str, all: &[TableStats]) -> Option<Value> {
         }
         "live_scanned_histogram" => histogram(all.iter().map(|table| &table.live_rows_per_read)),
         "tombstone_scanned_histogram" => histogram(all.iter().map(|table| &table.tombstones_per_read)),
+        "read_latency_histogram" => histogram(all.iter().map(|table| &table.read_us)),
+        "write_latency_histogram" => histogram(all.iter().map(|table| &table.write_us)),
         _ => return None,
     })
 }
@@ -93,6 +95,10 @@ async fn metric(node: &Node, path: &[&str]) -> Answer {
     let (metric, table) = match path {
         [metric] => (*metric, None),
         [metric, table] => (*metric, Some(named(node, table)?)),
+        [latency @ ("read_latency" | "write_latency"), "estimated_histogram" | "histogram", rest @ ..] => {
+            let which = if *latency == "read_latency" { "read_latency_histogram" } else { "write_latency_histogram" };
+            (which, rest.first().map(|table| named(node, table)).transpose()?)
+        }
         _ => return Err(Refusal::NotFound),
     };
     let all = stats(node, table.as_deref()).await?;

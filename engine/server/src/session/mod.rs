@@ -51,6 +51,7 @@ struct Session {
 
 /// Serves one connection until its client ends it or breaks the protocol.
 pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budget>, in_flight_max: usize) {
+    node.counts.connection(true);
     let session = Rc::new(Session {
         client: Client::new(),
         outbox: Outbox::new(budget.clone()),
@@ -79,6 +80,7 @@ pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budge
         session.node.unlisten(listener);
     }
     session.progress.wait_until(|| session.in_flight.get() == 0).await;
+    session.node.counts.connection(false);
     session.outbox.close();
     writer.await;
     let _ = transport.shutdown().await;
@@ -103,6 +105,7 @@ impl Session {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
+                        self.node.counts.error("protocol_error");
                         self.outbox.write(|out| error.reply(inbound.version(), out));
                         return Ok(());
                     }
@@ -184,6 +187,11 @@ impl Session {
 
     fn answer(&self, stream: i16, outcome: Result<query::Outcome, Error>) {
         let version = self.client.version();
+        let counts = &self.node.counts;
+        counts.requests_served.set(counts.requests_served.get() + 1);
+        if let Err(error) = &outcome {
+            counts.error(error.kind.metric());
+        }
         let encoded = self.outbox.write(|out| {
             let before = out.len();
             let opcode = if outcome.is_ok() { Opcode::Result } else { Opcode::Error };
@@ -209,6 +217,7 @@ impl Session {
     }
 
     fn refuse(&self, stream: i16, error: Error) {
+        self.node.counts.error(error.kind.metric());
         self.reply(stream, Opcode::Error, |out| error.encode_as(out, self.client.version()));
     }
 
