@@ -85,3 +85,23 @@ fn conditional() {
 fn filtering() {
     check_in("conditional.py", "Filtering");
 }
+
+#[test]
+fn elements() {
+    check_in("typed_values.py", "Elements");
+}
+
+#[test]
+fn user_types() {
+    check_in("typed_values.py", "UserTypes");
+}
+
+#[test]
+fn counters() {
+    check_in("typed_values.py", "Counters");
+}
+
+#[test]
+fn functions() {
+    check_in("typed_values.py", "Functions");
+}

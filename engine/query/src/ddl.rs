@@ -309,7 +309,9 @@ fn decide_alone(
         }
         Ddl::DropKeyspace { name, if_exists } => {
             let Some(known) = schema.keyspace(name) else {
-                return absent(*if_exists, || invalid!("Keyspace '{name}' doesn't exist"));
+                return absent(*if_exists, || {
+                    QueryError::config(format!("Cannot drop non existing keyspace '{name}'."))
+                });
             };
             let target = Target::Keyspace(name.clone());
             let tables = known.tables.keys().map(|table| (Target::Table(name.clone(), table.clone()), None));

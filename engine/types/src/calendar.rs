@@ -151,7 +151,8 @@ pub fn timestamp_from_text(text: &str) -> Result<i64, Error> {
     if is_integer(text) {
         return text.parse().map_err(|_| marshal(format!("Unable to make long (for date) from: '{text}'")));
     }
-    let mut scan = Scan(text);
+    // Spaces at the end, behind a zone's name, say nothing.
+    let mut scan = Scan(text.trim_end_matches(' '));
     let days = scan.civil().ok_or_else(refuse)?;
     let mut nanos = 0;
     let time_follows = scan.eat("T")
@@ -183,7 +184,8 @@ fn civil_to_text(days: i64) -> String {
 pub fn date_from_text(text: &str) -> Result<u32, Error> {
     let refuse = || marshal(format!("Unable to coerce '{text}' to a formatted date (long)"));
     if is_integer(text) {
-        return text.parse().map_err(|_| refuse());
+        let unsigned = || marshal(format!("Unable to make unsigned int (for date) from: '{text}'"));
+        return text.parse().map_err(|_| unsigned());
     }
     let mut scan = Scan(text);
     let days = scan.civil().ok_or_else(refuse)?;

@@ -13,7 +13,7 @@ impl CqlType {
         let (from, to) = (self.unfrozen(), to.unfrozen());
         let scalar = CqlType::scalar_from_name(&from.to_string()).is_some();
         from == to
-            || (from.is_number() && to.is_number())
+            || (from.is_number() && to.is_number() && *to != Counter)
             || (scalar && !matches!(from, Blob | Duration) && matches!(to, Text | Ascii))
             || matches!((from, to), (TimeUuid, Timestamp | Date) | (Timestamp, Date) | (Date, Timestamp))
     }

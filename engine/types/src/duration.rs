@@ -28,6 +28,9 @@ const UNITS: [(&str, usize, i128); 10] = [
     ("ns", 2, 1),
 ];
 
+const UNIT_NAMES: [&str; UNITS.len()] =
+    ["years", "months", "weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"];
+
 impl CqlDuration {
     /// `1y2mo3w4d5h6m7s8ms9us10ns`, ISO 8601 `P1Y2M3DT4H5M6S` or `P4W`, or `P0001-02-03T04:05:06`; a minus in front
     /// of any. Units must come in order and once.
@@ -47,8 +50,12 @@ impl CqlDuration {
         let mut totals = [0i128; 3];
         let mut last_unit = None;
         for (number, unit) in parts {
-            if last_unit.is_some_and(|last| last >= unit) {
-                return Err(marshal(format!("Invalid duration. The units must be in order and given once: '{text}'")));
+            if let Some(last) = last_unit.filter(|last| *last >= unit) {
+                let (last_name, name) = (UNIT_NAMES[last], UNIT_NAMES[unit]);
+                return Err(marshal(match last == unit {
+                    true => format!("Invalid duration. The {name} are specified multiple times: '{text}'"),
+                    false => format!("Invalid duration. The {last_name} should be after {name}: '{text}'"),
+                }));
             }
             last_unit = Some(unit);
             let (_, field, size) = UNITS[unit];

@@ -4,6 +4,9 @@ use super::{ParseError, Parser};
 use crate::ast::{Direction, Operator, QualifiedName, Relation, Select, SelectItem, Selection, Selector, Term};
 use crate::lexer::TokenKind;
 
+/// The system's table of one row, which a SELECT without FROM reads, as in ScyllaDB.
+pub const ONE_ROW: &str = "one_row";
+
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Result<Select, ParseError> {
         self.expect_keyword("SELECT")?;
@@ -11,9 +14,17 @@ impl Parser<'_> {
         let distinct = self.take_modifier("DISTINCT");
         let selection =
             if self.take_symbol("*") { Selection::All } else { Selection::Items(self.comma_list(Self::select_item)?) };
-        self.expect_keyword("FROM")?;
+        let table = if !distinct && self.ends_selection() {
+            if selection == Selection::All {
+                return Err(ParseError::Invalid("SELECT * needs a FROM clause".to_string()));
+            }
+            QualifiedName { keyspace: Some("system".to_string()), name: ONE_ROW.to_string() }
+        } else {
+            self.expect_keyword("FROM")?;
+            self.table_name()?
+        };
         let mut select = Select {
-            table: self.table_name()?,
+            table,
             selection,
             distinct,
             json,
@@ -52,6 +63,15 @@ impl Parser<'_> {
         select.bypass_cache = self.take_keywords(&["BYPASS", "CACHE"])?;
         select.timeout = self.using_only(&["TIMEOUT"])?.timeout;
         Ok(select)
+    }
+
+    /// Whether there is no FROM, but what may stand behind it, or nothing.
+    fn ends_selection(&self) -> bool {
+        const BEHIND: [&str; 8] = ["WHERE", "GROUP", "ORDER", "PER", "LIMIT", "ALLOW", "BYPASS", "USING"];
+        let token = self.token();
+        token.kind == TokenKind::End
+            || self.is_symbol(";")
+            || BEHIND.iter().any(|keyword| self.is_keyword_at(token, keyword))
     }
 
     /// JSON and DISTINCT are names too: they are meant as such when no selector follows.
@@ -401,6 +421,8 @@ mod tests {
         for bad in [
             "SELECT FROM t",
             "SELECT a FROM",
+            "SELECT DISTINCT 1",
+            "SELECT *",
             "SELECT a b FROM t",
             "SELECT a FROM t WHERE",
             "SELECT a FROM t WHERE a",

@@ -69,11 +69,15 @@ impl Parser<'_> {
             return Err(self.no_viable_alternative());
         }
         self.advance();
-        match self.raw(token).parse() {
+        let written = self.raw(token);
+        match written.parse() {
             Ok(dimension) if (1..=VECTOR_DIMENSION_MAX).contains(&dimension) => Ok(dimension),
+            Ok(0) => Err(ParseError::Invalid("Vectors must have a dimension greater than 0".to_string())),
+            _ if written.starts_with('-') => {
+                Err(ParseError::Invalid("Vectors must have a dimension greater than 0".to_string()))
+            }
             _ => Err(ParseError::Invalid(format!(
-                "Vectors must have a dimension greater than 0 and less than or equal to {VECTOR_DIMENSION_MAX}, got {}",
-                self.raw(token)
+                "Vectors must have a dimension less than or equal to {VECTOR_DIMENSION_MAX}, got {written}"
             ))),
         }
     }

@@ -6,7 +6,7 @@ use num_bigint::BigInt;
 use types::CqlType;
 use types::decimal::{decimal_parts, decimal_value};
 
-use crate::error::{QueryError, server};
+use crate::error::{QueryError, invalid, server};
 use crate::plan::{Aggregate, UserAggregate};
 
 pub(super) enum Running<'a> {
@@ -117,7 +117,7 @@ impl Sum {
                 let power = |by: i64| {
                     // A hostile scale must not exhaust memory.
                     let by = u32::try_from(by).ok().filter(|by| *by <= 100_000);
-                    by.map(|by| BigInt::from(10).pow(by)).ok_or_else(|| server("scales too far apart to add"))
+                    by.map(|by| BigInt::from(10).pow(by)).ok_or_else(|| invalid!("The scales are too far apart to add"))
                 };
                 if other_scale > *scale {
                     *unscaled *= power(other_scale - *scale)?;

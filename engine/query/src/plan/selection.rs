@@ -161,12 +161,20 @@ fn take_firsts(expression: &mut Expression, aggregations: &mut Vec<Aggregation>)
 
 /// Native functions show their keyspace, `count(*)` and the special ones do not.
 fn name_of(selector: &Selector, expression: &Expression) -> String {
+    let listed = |arguments: &[Selector], expressions: &[Expression]| {
+        let names = arguments.iter().zip(expressions).map(|(argument, expression)| name_of(argument, expression));
+        names.collect::<Vec<_>>().join(", ")
+    };
     match (selector, expression) {
-        (_, Expression::Call(function, _)) => match selector.to_string().split_once('(') {
-            Some((_, rest)) => format!("{}({rest}", function.name()),
-            None => function.name(),
-        },
+        (Selector::Function { arguments, .. }, Expression::Call(function, expressions)) => {
+            format!("{}({})", function.name(), listed(arguments, expressions))
+        }
+        (Selector::Term(_), Expression::Call(function, _)) => function.name(),
         (Selector::Function { name, .. }, _) if name.keyspace.is_none() => format!("system.{selector}"),
+        // To the type that it has: nothing is cast.
+        (Selector::Cast { selector, .. }, expression) if !matches!(expression, Expression::Cast { .. }) => {
+            name_of(selector, expression)
+        }
         _ => selector.to_string(),
     }
 }
@@ -233,6 +241,9 @@ impl Resolver<'_> {
             Selector::Cast { selector, ty } => {
                 let ty = &self.markers.find_type(ty)?;
                 let (argument, from) = self.resolve(selector)?;
+                if from.unfrozen() == ty.unfrozen() {
+                    return Ok((argument, from));
+                }
                 if !from.can_cast(ty) {
                     return Err(invalid!("{selector} cannot be cast to {ty}"));
                 }
@@ -269,6 +280,11 @@ impl Resolver<'_> {
             Selector::Element { of: inner, key } => match &**inner {
                 Selector::Column(name) => {
                     let ty = column(self.table, name)?.ty.clone();
+                    if matches!(ty, CqlType::List(_)) {
+                        return Err(invalid!(
+                            "Element selection is only allowed on sets and maps, but {name} is a list: {function}({of})"
+                        ));
+                    }
                     (name, Some(self.element(inner, &ty, key)?.0))
                 }
                 _ => return Err(invalid!("Cannot use selection function {function} on {of}")),

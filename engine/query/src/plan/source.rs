@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cql::Value;
 use cql::ast::{QualifiedName, Term};
+use cql::response::ErrorKind;
 use cql::term::{self, Resolve, TermError, TermValue};
 use types::{CqlType, json};
 
@@ -177,7 +178,14 @@ impl Source {
             Source::FromJson(json, ty) => match json.bind(values, context)? {
                 Bound::Bytes(text) => {
                     let text = std::str::from_utf8(&text).map_err(|error| invalid!("{error}"))?;
-                    let bytes = ty.from_json(text).map_err(|error| invalid!("{error}"))?;
+                    let bytes = ty.from_json(text).map_err(|error| {
+                        let kind = ErrorKind::FunctionFailure {
+                            keyspace: "system".to_string(),
+                            function: "fromjson".to_string(),
+                            argument_types: vec!["text".to_string()],
+                        };
+                        QueryError::new(kind, format!("Could not decode JSON string '{text}': {error}"))
+                    })?;
                     bytes.map_or(Bound::Null, |bytes| Bound::Bytes(Cow::Owned(bytes)))
                 }
                 none => none,

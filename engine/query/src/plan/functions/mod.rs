@@ -96,6 +96,9 @@ pub(super) fn choose(
     let shown = |types: &[CqlType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let signature = |(function, types): &(Function, Vec<CqlType>)| format!("{} : ({})", function.name(), shown(types));
     match candidates.as_slice() {
+        [] if is_aggregate(name, native, markers) => {
+            return Err(invalid!("Aggregation functions are not supported here, but only in a selection: {name}"));
+        }
         [] => return Err(invalid!("Unknown function '{name}'")),
         [(function, types)] => {
             if types.len() != arguments.len() {
@@ -149,6 +152,11 @@ pub(super) fn choose(
             all.join(", ")
         )),
     }
+}
+
+fn is_aggregate(name: &QualifiedName, native: bool, markers: &Markers) -> bool {
+    let names = ["count", "min", "max", "sum", "avg"];
+    (native && names.contains(&name.name.as_str())) || !UserAggregate::named(name, markers).is_empty()
 }
 
 /// Functions whose types follow from their arguments'.
@@ -226,7 +234,7 @@ fn vector_similarity(
     let name = similarity.name();
     if arguments.len() != 2 {
         return Err(invalid!(
-            "Invalid number of arguments in call to function {name}: 2 required but {} provided",
+            "Invalid number of arguments for function {name}: 2 required but {} provided",
             arguments.len()
         ));
     }
@@ -290,7 +298,7 @@ impl Function {
         };
         match self {
             Function::Native(native) => native.call(arguments, context),
-            Function::Similarity(similarity) => of_two(&|a, b| Ok(similarity.of(a, b)?.to_be_bytes().to_vec())),
+            Function::Similarity(similarity) => of_two(&|a, b| Ok(similarity.of(a, b).to_be_bytes().to_vec())),
             Function::SetIntersection(ty) => of_two(&|a, b| {
                 let CqlType::Set(element) = ty else { return Ok(Vec::new()) };
                 let elements = |set| collection::elements(set).map_err(|error| invalid!("{error}"));

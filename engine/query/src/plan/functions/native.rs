@@ -72,6 +72,16 @@ pub(super) fn named(name: &str) -> Vec<(Native, Vec<CqlType>)> {
     }
 }
 
+/// Time UUIDs count 60 bits of 100 ns from 1582-10-15.
+fn within_time_uuids(unix_ms: i64) -> Result<i64, QueryError> {
+    const FIRST_MS: i64 = -12_219_292_800_000;
+    const LAST_MS: i64 = FIRST_MS + ((1 << 60) - 1) / 10_000;
+    match (FIRST_MS..LAST_MS).contains(&unix_ms) {
+        true => Ok(unix_ms),
+        false => Err(invalid!("Timestamp {unix_ms} is out of the range of time UUIDs")),
+    }
+}
+
 /// Distinguishes time UUIDs of one microsecond and of different nodes.
 fn tail(context: &Context) -> u64 {
     (context.random)()
@@ -167,8 +177,8 @@ impl Native {
                     Moment::Timestamp | Moment::Unix => ms.to_be_bytes().to_vec(),
                 }
             }
-            Native::MinTimeUuid => uuid::least_of_ms(bigint(argument)?).to_vec(),
-            Native::MaxTimeUuid => uuid::greatest_of_ms(bigint(argument)?).to_vec(),
+            Native::MinTimeUuid => uuid::least_of_ms(within_time_uuids(bigint(argument)?)?).to_vec(),
+            Native::MaxTimeUuid => uuid::greatest_of_ms(within_time_uuids(bigint(argument)?)?).to_vec(),
             _ => argument.to_vec(),
         }))
     }
