@@ -159,6 +159,12 @@ pub fn timestamp_from_text(text: &str) -> Result<i64, Error> {
         || (scan.0.strip_prefix(' ').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
             && scan.eat(" "));
     if time_follows {
+        // Said with more than the type can keep, which ScyllaDB refuses too; to drop digits would be another moment.
+        let digits = scan.0.split_once('.').map_or("", |(_, fraction)| fraction);
+        let digits = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 3 {
+            return Err(marshal(format!("Unable to parse '{text}': Milliseconds length exceeds expected ({digits})")));
+        }
         nanos = scan.time_of_day(false).ok_or_else(refuse)?;
     }
     let zone_minutes = scan.zone().ok_or_else(refuse)?;

@@ -42,7 +42,8 @@ impl CqlDuration {
         };
         let parts = match source.strip_prefix('P') {
             Some(iso) if iso.contains('-') => alternative_parts(iso),
-            Some(iso) => iso_parts(iso),
+            // Weeks stand alone.
+            Some(iso) => iso_parts(iso).filter(|parts| parts.len() == 1 || !iso.contains('W')),
             None => standard_parts(source),
         };
         let parts = parts.filter(|parts| !parts.is_empty()).ok_or_else(refuse)?;

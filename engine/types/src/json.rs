@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
+use num_bigint::BigInt;
+
+use crate::decimal::{decimal_from_text, decimal_parts};
 use crate::error::{Error, marshal};
 use crate::{CqlType, calendar, collection};
 
@@ -163,6 +166,9 @@ impl CqlType {
             Boolean if is_string || matches!(json, "true" | "false") => self.from_text(&text),
             Boolean => refuse("a boolean value"),
             Timestamp if !is_string && is_number => Ok(BigInt.from_text(&text)?),
+            ty if is_number && json.contains(['e', 'E']) && (ty.integer_len().is_some() || *ty == VarInt) => {
+                self.from_text(&whole_of_scientific(json)?)
+            }
             ty if ty.is_number() => match is_string || is_number {
                 true => self.from_text(&text),
                 false => refuse(&format!("a {self} value")),
@@ -177,6 +183,23 @@ impl CqlType {
             _ => refuse(&format!("a string representation of a {self} value")),
         }
     }
+}
+
+/// The digits of a whole number like `1.5e3`.
+fn whole_of_scientific(json: &str) -> Result<String, Error> {
+    // More digits than any 64-bit number has are some `varint`'s only; they are not written out without bound.
+    const DIGITS_MAX: i64 = 1_000;
+    let refuse = || marshal(format!("Unable to make a whole number from '{json}'"));
+    let (scale, unscaled) = decimal_parts(&decimal_from_text(json)?)?;
+    if scale.abs() > DIGITS_MAX {
+        return Err(refuse());
+    }
+    let power = BigInt::from(10).pow(scale.unsigned_abs() as u32);
+    if scale <= 0 {
+        return Ok((unscaled * power).to_string());
+    }
+    let whole = &unscaled / &power;
+    if &whole * &power == unscaled { Ok(whole.to_string()) } else { Err(refuse()) }
 }
 
 /// A string of JSON, quotes included.

@@ -211,7 +211,7 @@ fn create_function(keyspace: &KeyspaceDef, create: &ast::CreateFunction) -> Resu
             ));
         }
     }
-    Script::compile(&def).map_err(|error| invalid!("{error}"))?;
+    Script::compile(&def, reactor::now).map_err(|error| invalid!("{error}"))?;
     let kind = if known.is_some() { ChangeKind::Updated } else { ChangeKind::Created };
     let target = Target::Function(keyspace.name.clone(), key);
     Ok(Some(Decision {

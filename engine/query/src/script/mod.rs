@@ -1,5 +1,6 @@
 //! Users' functions in Lua, in a sandbox: no files, no clock, no chance, no way to load code; a bounded number of
-//! instructions and bytes for each call. What one call leaves behind no other call sees.
+//! instructions and bytes for each call, and a bounded time of the shard, because one instruction may copy a long
+//! string. What one call leaves behind no other call sees.
 
 mod value;
 
@@ -11,11 +12,13 @@ use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Table, VmState};
 use types::{CqlType, FunctionDef};
 
 /// Memory that one function may have, its code included.
-const MEMORY_BYTES_MAX: usize = 8 << 20;
+const MEMORY_BYTES_MAX: usize = 4 << 20;
 /// Instructions of one call: some tens of milliseconds of the shard.
 const INSTRUCTIONS_MAX: u32 = 4_000_000;
 /// How often the count is looked at.
-const INSTRUCTIONS_STEP: u32 = 1_000;
+const INSTRUCTIONS_STEP: u32 = 100;
+/// What one call may take by the shard's clock; as long as nothing else on the shard gets its turn.
+const CALL_NS_MAX: u64 = 50_000_000;
 
 /// What the standard library has that is not to be had: what loads code or files, what shows addresses, what depends on
 /// chance. `pairs` goes through the keys in an order of its own, because Lua's differs from process to process.
@@ -45,6 +48,24 @@ function tostring(value)
     if kind == "table" or kind == "function" then return kind end
     return base_tostring(value)
 end
+local byte, library = string.byte, string
+-- A pattern is matched in one go, by trying again: so many times the length for each repetition in it.
+local function bounded(match)
+    return function(subject, pattern, ...)
+        subject, pattern = base_tostring(subject), base_tostring(pattern)
+        local repetitions, steps = 1, 1
+        for at = 1, #pattern do
+            local c = byte(pattern, at)
+            if c == 42 or c == 43 or c == 45 or c == 63 or (c == 37 and byte(pattern, at + 1) == 98) then
+                repetitions = repetitions + 1
+            end
+        end
+        for _ = 1, repetitions do steps = steps * (#subject + 1) end
+        if steps > 1e8 or repetitions > 8 then error("the pattern could take too long on a text of this length") end
+        return match(subject, pattern, ...)
+    end
+end
+for _, name in ipairs({ "find", "match", "gmatch", "gsub" }) do library[name] = bounded(library[name]) end
 next, load, loadfile, loadstring, dofile, collectgarbage, require, print, warn = nil
 rawget, rawset, rawequal, rawlen, getmetatable, setmetatable = nil
 math.random, math.randomseed, string.dump, string.rep = nil
@@ -70,6 +91,9 @@ pub(crate) struct Script {
     /// Where the call's global variables go.
     globals: Table,
     instructions: Rc<Cell<u32>>,
+    /// When the call began.
+    began_ns: Rc<Cell<u64>>,
+    clock: fn() -> u64,
     arguments: Vec<CqlType>,
     returns: CqlType,
 }
@@ -90,7 +114,8 @@ fn is_lua_name(name: &str) -> bool {
 }
 
 impl Script {
-    pub fn compile(def: &FunctionDef) -> Result<Self, ScriptError> {
+    /// `clock` gives nanoseconds.
+    pub fn compile(def: &FunctionDef, clock: fn() -> u64) -> Result<Self, ScriptError> {
         if def.language != "lua" {
             return Err(ScriptError::Language(def.language.clone()));
         }
@@ -100,11 +125,12 @@ impl Script {
         lua.set_memory_limit(MEMORY_BYTES_MAX).map_err(failed)?;
         lua.load(PRELUDE).set_name("prelude").exec().map_err(failed)?;
         let instructions = Rc::new(Cell::new(0u32));
-        let counted = instructions.clone();
+        let began_ns = Rc::new(Cell::new(0u64));
+        let (counted, began) = (instructions.clone(), began_ns.clone());
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_STEP);
         lua.set_hook(triggers, move |_, _| {
             counted.set(counted.get() + INSTRUCTIONS_STEP);
-            if counted.get() > INSTRUCTIONS_MAX {
+            if counted.get() > INSTRUCTIONS_MAX || clock().saturating_sub(began.get()) > CALL_NS_MAX {
                 return Err(mlua::Error::runtime("the function ran for too long"));
             }
             Ok(VmState::Continue)
@@ -127,6 +153,8 @@ impl Script {
             function,
             globals,
             instructions,
+            began_ns,
+            clock,
             arguments: def.argument_types().cloned().collect(),
             returns: def.returns.clone(),
             lua,
@@ -137,6 +165,7 @@ impl Script {
     pub fn call(&self, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, ScriptError> {
         let failed = |error: mlua::Error| ScriptError::Run(error.to_string());
         self.instructions.set(0);
+        self.began_ns.set((self.clock)());
         let given = arguments.iter().zip(&self.arguments);
         let given = given.map(|(bytes, ty)| value::to_lua(&self.lua, ty, *bytes));
         let given: mlua::MultiValue = given.collect::<Result<_, _>>()?;
@@ -162,7 +191,7 @@ mod tests {
             language: "lua".into(),
             body: body.into(),
         };
-        let script = Script::compile(&def).map_err(|error| error.to_string())?;
+        let script = Script::compile(&def, || 0).map_err(|error| error.to_string())?;
         let values: Vec<Vec<u8>> = arguments.iter().map(|(_, ty, text)| parse(ty).from_text(text).unwrap()).collect();
         let values: Vec<Option<&[u8]>> = values.iter().map(|value| Some(value.as_slice())).collect();
         let result = script.call(&values).map_err(|error| error.to_string())?;
@@ -182,6 +211,7 @@ mod tests {
         ok(&[], "tuple<int, text>", "return {1, nil}", "(1, null)");
         ok(&[], "text", "s = '' for k in pairs({c=1, a=1, b=1}) do s = s .. k end return s", "'abc'");
         ok(&[], "int", "return nil", "null");
+        ok(&[], "text", "return ('a b c'):gsub('%s+', '')", "'abc'");
         ok(&[("d", "decimal", "1.5")], "decimal", "return d", "1.5");
         ok(&[("n", "varint", "5")], "varint", "return n * 2", "10");
         ok(
@@ -205,6 +235,7 @@ mod tests {
             "return require('os')",
             "error('no')",
             "return setmetatable({}, {})",
+            "local s = 'a' for _ = 1, 15 do s = s .. s end return s:find('.-.-.-b')",
             "return function() end",
         ] {
             assert!(run(&[], "int", body).is_err(), "{body}");
@@ -225,7 +256,7 @@ mod tests {
             language: "lua".into(),
             body: body.into(),
         };
-        let script = Script::compile(&def).unwrap();
+        let script = Script::compile(&def, || 0).unwrap();
         for _ in 0..2 {
             assert_eq!(script.call(&[]).unwrap(), Some(1i32.to_be_bytes().to_vec()));
         }

@@ -20,7 +20,7 @@ pub(crate) struct UserFunction {
 
 impl UserFunction {
     fn new(def: &Arc<FunctionDef>) -> Result<Self, QueryError> {
-        let script = Script::compile(def).map_err(|error| invalid!("{error}"))?;
+        let script = Script::compile(def, reactor::now).map_err(|error| invalid!("{error}"))?;
         Ok(Self { def: def.clone(), script: Rc::new(script) })
     }
 
@@ -36,6 +36,7 @@ impl UserFunction {
         if !self.def.called_on_null_input && arguments.iter().any(Option::is_none) {
             return Ok(None);
         }
+        reactor::charge(reactor::Work::StatementExecute, 0);
         self.script.call(arguments).map_err(|error| {
             let kind = ErrorKind::FunctionFailure {
                 keyspace: self.def.keyspace.clone(),
