@@ -562,10 +562,24 @@ pub struct AlterTable {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableChange {
-    Add { columns: Vec<ColumnDefinition>, if_not_exists: bool },
-    Drop { columns: Vec<String>, if_exists: bool },
-    Rename { columns: Vec<(String, String)>, if_exists: bool },
-    AlterType { column: String, ty: CqlType },
+    Add {
+        columns: Vec<ColumnDefinition>,
+        if_not_exists: bool,
+    },
+    Drop {
+        columns: Vec<String>,
+        if_exists: bool,
+        /// `USING TIMESTAMP`: what was written up to this microsecond is gone.
+        timestamp: Option<i64>,
+    },
+    Rename {
+        columns: Vec<(String, String)>,
+        if_exists: bool,
+    },
+    AlterType {
+        column: String,
+        ty: CqlType,
+    },
     Properties(Properties),
 }
 

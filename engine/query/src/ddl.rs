@@ -1,5 +1,6 @@
 //! Schema statements: from text to definitions, and what each of them changes. Pure.
 
+mod alter;
 mod column_type;
 pub(crate) mod derived;
 mod function;
@@ -9,7 +10,7 @@ mod user_type;
 pub(crate) mod view;
 
 use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
-use types::{AggregateDef, ColumnDef, ColumnKind, FunctionDef, KeyspaceDef, Replication, TableDef, TableId, UserType};
+use types::{AggregateDef, FunctionDef, KeyspaceDef, Replication, TableDef, TableId, UserType};
 
 use column_type::UserTypesByName;
 pub(crate) use column_type::lookup as lookup_type;
@@ -169,15 +170,18 @@ fn modifiable(keyspace: &str) -> Result<&str, QueryError> {
     Ok(keyspace)
 }
 
-/// Names become folders and parts of messages: Cassandra's rule, 48 word characters at most.
+/// Scylla's limit; Cassandra's was 48 before 5.0. With the id behind it a table's name still fits a folder's.
+const NAME_LEN_MAX: usize = 192;
+
+/// Names become folders and parts of messages: word characters alone.
 fn check_name(what: &str, name: &str) -> Result<(), QueryError> {
     let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if word && name.len() <= 48 {
+    if word && name.len() <= NAME_LEN_MAX {
         return Ok(());
     }
     Err(invalid!(
-        "{what} name must not be empty, more than 48 characters long, or contain non-alphanumeric-underscore \
-         characters (got \"{name}\")"
+        "{what} name must not be empty, more than {NAME_LEN_MAX} characters long, or contain \
+         non-alphanumeric-underscore characters (got \"{name}\")"
     ))
 }
 
@@ -186,7 +190,7 @@ fn keyspace(create: &ast::CreateKeyspace) -> Result<KeyspaceDef, QueryError> {
     let mut def = KeyspaceDef::new(&create.name, Replication::Local);
     options::apply_to_keyspace(&mut def, &create.properties)?;
     if !create.properties.contains_key("replication") {
-        return Err(QueryError::config("Missing mandatory replication strategy class"));
+        def.replication = options::replication(Default::default())?;
     }
     Ok(def)
 }
@@ -249,7 +253,14 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
     }
     let mut def = builder.build();
     column_type::check_counters(&def)?;
-    let id = options::apply_to_table(&mut def.options, &create.properties)?;
+    let mut properties = create.properties.clone();
+    // What only a definition that is read again may say.
+    if properties.contains_key("id")
+        && let Some(ast::PropertyValue::Map(dropped)) = properties.remove("dropped_columns")
+    {
+        def.dropped = describe::read_dropped(&dropped)?;
+    }
+    let id = options::apply_to_table(&mut def.options, &properties)?;
     if def.is_counter() && def.options.default_time_to_live_s > 0 {
         return Err(invalid!("Cannot set default_time_to_live on a table with counters"));
     }
@@ -340,7 +351,7 @@ fn decide_alone(
             let Some(known) = schema.table(keyspace, name) else {
                 return absent(*if_exists, || invalid!("Table '{keyspace}.{name}' doesn't exist"));
             };
-            let def = alter(known, change)?;
+            let def = alter::alter(known, change, now_us)?;
             Ok(Some(table_decision(&def, ChangeKind::Updated)))
         }
         Ddl::Type(ddl) => user_type::decide(ddl, schema),
@@ -370,36 +381,6 @@ fn table_decision(def: &TableDef, kind: ChangeKind) -> Decision {
     let target = Target::Table(def.keyspace.clone(), def.name.clone());
     let entries = vec![(target.clone(), Some(describe::table_with_id(def)))];
     Decision { entries, change: Change { kind, target } }
-}
-
-/// Only what leaves stored rows readable as they are: options, and columns added behind the others.
-fn alter(known: &TableDef, change: &TableChange) -> Result<TableDef, QueryError> {
-    let mut def = known.clone();
-    match change {
-        TableChange::Properties(properties) => {
-            options::apply_to_table(&mut def.options, properties)?;
-        }
-        TableChange::Add { columns, if_not_exists } => {
-            for column in columns {
-                if known.column(&column.name).is_some() {
-                    if *if_not_exists {
-                        continue;
-                    }
-                    return Err(invalid!("Column with name '{}' already exists", column.name));
-                }
-                let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
-                let added = ColumnDef { name: column.name.clone(), ty: column.ty.clone(), kind, descending: false };
-                let list = if column.is_static { &mut def.statics } else { &mut def.regulars };
-                list.push(added);
-                list.sort_by(|a, b| a.name.cmp(&b.name));
-            }
-        }
-        TableChange::Drop { .. } | TableChange::Rename { .. } | TableChange::AlterType { .. } => {
-            return Err(invalid!("ALTER TABLE can add columns and change options; nothing else yet"));
-        }
-    }
-    column_type::check_counters(&def)?;
-    Ok(def)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub use error::Error;
 pub use function::{AggregateDef, FunctionDef, signature};
 pub use literal::quote_identifier;
 pub use partition_key::{partition_key_components, serialize_partition_key, serialize_partition_key_into};
-pub use schema::{ColumnDef, ColumnKind, KeyspaceDef, Replication, TableDef, TableId, TableOptions};
+pub use schema::{ColumnDef, ColumnKind, DroppedColumn, KeyspaceDef, Replication, TableDef, TableId, TableOptions};
 pub use table::TableBuilder;
 pub use token::{Token, shard_of};
 pub use type_name::UserTypes;

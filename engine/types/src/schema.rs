@@ -59,6 +59,15 @@ impl Default for TableOptions {
     }
 }
 
+/// What is remembered of a column that was dropped, so that its name can come again without its old values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedColumn {
+    pub ty: String,
+    pub is_static: bool,
+    /// Microseconds: cells up to this time stay hidden.
+    pub dropped_us: i64,
+}
+
 /// One table. Immutable: an ALTER makes a new one under the same id with a higher `version`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableDef {
@@ -75,6 +84,8 @@ pub struct TableDef {
     /// Regular columns, sorted by name.
     pub regulars: Vec<ColumnDef>,
     pub options: TableOptions,
+    /// By name.
+    pub dropped: std::collections::BTreeMap<String, DroppedColumn>,
     /// The table is a view of another one.
     pub view: Option<Box<crate::ViewDef>>,
     /// Sorted by name.

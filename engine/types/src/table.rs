@@ -98,6 +98,7 @@ impl TableBuilder {
             statics: Vec::new(),
             regulars: Vec::new(),
             options: TableOptions::default(),
+            dropped: Default::default(),
             view: None,
             indexes: Vec::new(),
         })

@@ -33,8 +33,7 @@ impl Parser<'_> {
         if self.take_keyspace_keyword() {
             let if_not_exists = self.if_not_exists()?;
             let name = self.keyspace_name()?;
-            self.expect_keyword("WITH")?;
-            let properties = self.properties()?;
+            let properties = if self.take_keyword("WITH") { self.properties()? } else { Properties::new() };
             return Ok(Statement::CreateKeyspace(CreateKeyspace { name, if_not_exists, properties }));
         }
         if self.take_table_keyword() {
@@ -108,7 +107,14 @@ impl Parser<'_> {
         if self.take_keyword("DROP") {
             let if_exists = self.if_exists()?;
             let columns = self.one_or_parenthesised(Self::identifier)?;
-            return Ok(TableChange::Drop { columns, if_exists });
+            let timestamp = match self.using_only(&["TIMESTAMP"])?.timestamp {
+                None => None,
+                Some(Term::Constant { text, .. }) => {
+                    Some(text.parse().map_err(|_| self.error(&format!("Invalid timestamp {text}")))?)
+                }
+                Some(_) => return Err(self.error("Bind variables are not supported in DDL queries")),
+            };
+            return Ok(TableChange::Drop { columns, if_exists, timestamp });
         }
         if self.take_keyword("RENAME") {
             let if_exists = self.if_exists()?;

@@ -18,7 +18,6 @@ const KEPT: &[&str] = &[
     "min_index_interval",
     "read_repair",
     "read_repair_chance",
-    "speculative_retry",
 ];
 
 fn text<'a>(name: &str, value: &'a PropertyValue) -> Result<&'a str, QueryError> {
@@ -44,11 +43,21 @@ pub(super) fn apply_to_keyspace(def: &mut KeyspaceDef, properties: &Properties) 
     for (name, value) in properties {
         match name.as_str() {
             "replication" => {
-                let options = map(name, value)?;
-                def.replication =
-                    Replication::from_options(&options).map_err(|error| QueryError::config(error.to_string()))?;
+                def.replication = replication(map(name, value)?)?;
                 if def.replication == Replication::Local {
                     return Err(QueryError::config("LocalStrategy is for the system's own keyspaces"));
+                }
+            }
+            "tablets" => {
+                let options = map(name, value)?;
+                if options.get("enabled").is_none_or(|enabled| !enabled.eq_ignore_ascii_case("false")) {
+                    return Err(QueryError::config("Tablets are not supported: data lies in vnodes"));
+                }
+            }
+            "storage" => {
+                let options = map(name, value)?;
+                if options.get("type").is_none_or(|kind| kind != "LOCAL") || options.len() > 1 {
+                    return Err(QueryError::config("Storage options: only {'type': 'LOCAL'} is known"));
                 }
             }
             "durable_writes" => {
@@ -62,6 +71,39 @@ pub(super) fn apply_to_keyspace(def: &mut KeyspaceDef, properties: &Properties) 
         }
     }
     Ok(())
+}
+
+/// Without a class it is NetworkTopologyStrategy; without factors that keeps one replica in each data centre.
+pub(super) fn replication(mut options: BTreeMap<String, String>) -> Result<Replication, QueryError> {
+    const DEFAULT: &str = "NetworkTopologyStrategy";
+    let class = options.entry("class".to_string()).or_insert_with(|| DEFAULT.to_string());
+    if class.ends_with(DEFAULT) && options.len() == 1 {
+        options.insert("replication_factor".to_string(), "1".to_string());
+    }
+    Replication::from_options(&options).map_err(|error| QueryError::config(error.to_string()))
+}
+
+/// `ALWAYS`, `NONE`, `99PERCENTILE`, `50ms`, in the form that ScyllaDB gives them.
+fn speculative_retry(text: &str) -> Result<String, QueryError> {
+    let upper = text.to_ascii_uppercase();
+    let refuse = || QueryError::config(format!("cannot convert {text} to speculative_retry\n"));
+    let number = |digits: &str| digits.parse::<f64>().ok().filter(|number| number.is_finite());
+    if matches!(upper.as_str(), "ALWAYS" | "NONE") {
+        return Ok(upper);
+    }
+    if let Some(digits) = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P')) {
+        return match number(digits) {
+            Some(percentile) if (0.0..=100.0).contains(&percentile) => Ok(format!("{percentile:.1}PERCENTILE")),
+            Some(_) => Err(QueryError::config(format!(
+                "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)"
+            ))),
+            None => Err(refuse()),
+        };
+    }
+    match upper.strip_suffix("MS").and_then(number) {
+        Some(ms) if ms >= 0.0 => Ok(format!("{ms:.2}ms")),
+        _ => Err(refuse()),
+    }
 }
 
 /// Replaces `replication_factor`, which stands for every data centre, and refuses data centres that do not exist.
@@ -112,6 +154,10 @@ pub(super) fn apply_to_table(
                 let invalid_id = |error| QueryError::config(format!("Invalid table id: {error}"));
                 let bytes = types::uuid::parse(text(name, value)?).map_err(invalid_id)?;
                 id = Some(TableId(u128::from_be_bytes(bytes)));
+            }
+            "speculative_retry" => {
+                let told = speculative_retry(text(name, value)?)?;
+                options.other.insert(name.clone(), crate::schema::describe::string(&told));
             }
             kept if KEPT.contains(&kept) => {
                 let text = text(name, value)?;

@@ -1,11 +1,14 @@
 //! Definitions as the CQL statements that create them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use cql::lexer::quote_identifier as identifier;
 use types::{
-    AggregateDef, ColumnDef, FunctionDef, IndexDef, IndexPart, KeyspaceDef, TableDef, TableId, UserType, ViewDef,
+    AggregateDef, ColumnDef, DroppedColumn, FunctionDef, IndexDef, IndexPart, KeyspaceDef, TableDef, TableId, UserType, ViewDef,
 };
+
+use crate::error::{QueryError, invalid};
 
 pub fn string(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -192,5 +195,27 @@ pub fn index_with_id(base: &TableDef, def: &IndexDef, view: &TableDef) -> String
 /// The table's statement with its id, so that the table keeps its identity when the statement is read again.
 pub fn table_with_id(def: &TableDef) -> String {
     let TableId(id) = def.id;
-    format!("{} AND id = {}", table(def), string(&types::uuid::to_text(&id.to_be_bytes())))
+    let mut text = format!("{} AND id = {}", table(def), string(&types::uuid::to_text(&id.to_be_bytes())));
+    if !def.dropped.is_empty() {
+        let told = |(name, dropped): (&String, &DroppedColumn)| {
+            let kind = if dropped.is_static { "static" } else { "regular" };
+            format!("{}: {}", string(name), string(&format!("{} {kind} {}", dropped.dropped_us, dropped.ty)))
+        };
+        let all: Vec<String> = def.dropped.iter().map(told).collect();
+        let _ = write!(text, " AND dropped_columns = {{{}}}", all.join(", "));
+    }
+    text
+}
+
+/// The `dropped_columns` of [`table_with_id`]: `'name': 'microseconds kind type'`.
+pub fn read_dropped(told: &BTreeMap<String, String>) -> Result<BTreeMap<String, DroppedColumn>, QueryError> {
+    let read = |(name, text): (&String, &String)| {
+        let mut parts = text.splitn(3, ' ');
+        let dropped_us = parts.next().and_then(|time| time.parse().ok());
+        let (Some(dropped_us), Some(kind), Some(ty)) = (dropped_us, parts.next(), parts.next()) else {
+            return Err(invalid!("dropped column {name}: {text}"));
+        };
+        Ok((name.clone(), DroppedColumn { ty: ty.to_string(), is_static: kind == "static", dropped_us }))
+    };
+    told.iter().map(read).collect()
 }

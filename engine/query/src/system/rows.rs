@@ -87,6 +87,7 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
         ("system_schema", "columns") => {
             tables().flat_map(|def| def.columns().map(|column| column_row(def, column)).collect::<Vec<_>>()).collect()
         }
+        ("system_schema", "dropped_columns") => tables().flat_map(|def| dropped_rows(def)).collect(),
         ("system_schema", "views" | "indexes")
         | ("system", "built_views" | "IndexInfo")
         | ("system_distributed", "view_build_status") => super::derived::rows(table, view),
@@ -267,6 +268,20 @@ fn column_row(table: &TableDef, column: &ColumnDef) -> Values {
         ("position", int(position)),
         ("type", text(column.ty.to_string())),
     ])
+}
+
+fn dropped_rows(table: &TableDef) -> Vec<Values> {
+    let row = |(name, dropped): (&String, &types::DroppedColumn)| {
+        BTreeMap::from([
+            ("keyspace_name", text(&table.keyspace)),
+            ("table_name", text(&table.name)),
+            ("column_name", text(name)),
+            ("dropped_time", (dropped.dropped_us / 1000).to_be_bytes().to_vec()),
+            ("kind", text(if dropped.is_static { "static" } else { "regular" })),
+            ("type", text(&dropped.ty)),
+        ])
+    };
+    table.dropped.iter().map(row).collect()
 }
 
 /// Groups rows by partition key, keys in order of first appearance, rows in clustering order.

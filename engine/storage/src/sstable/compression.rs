@@ -70,7 +70,7 @@ impl Compression {
         let chunk_kb = chunk_kb.unwrap_or(16.0);
         let chunk_len = (chunk_kb * 1024.0) as u32;
         if chunk_kb <= 0.0 || chunk_kb > f64::from(CHUNK_MAX >> 10) || !chunk_len.is_power_of_two() {
-            return Err(format!("chunk_length_in_kb is {chunk_kb}; it is a power of two, at most {}", CHUNK_MAX >> 10));
+            return Err(format!("chunk_length_in_kb is {chunk_kb}; it is a power of 2, at most {}", CHUNK_MAX >> 10));
         }
         Ok(Some(Self { compressor, chunk_len }))
     }

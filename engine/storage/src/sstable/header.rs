@@ -60,6 +60,8 @@ pub(crate) struct Column {
     pub ty: CqlType,
     /// Index in the table's definition; `None` for a column that it has no more.
     pub index: Option<u16>,
+    /// Cells up to this time are those of a column of the same name that was dropped.
+    pub hidden_us: i64,
     /// Of the type, which is not asked again for each cell.
     pub fixed_len: Option<usize>,
     /// Whether it is stored as a cell for each element.
@@ -68,7 +70,7 @@ pub(crate) struct Column {
 
 impl Column {
     fn new(name: String, ty: CqlType, index: Option<u16>) -> Self {
-        Self { fixed_len: ty.fixed_len(), is_multi_cell: ty.is_multi_cell(), name, ty, index }
+        Self { fixed_len: ty.fixed_len(), is_multi_cell: ty.is_multi_cell(), name, ty, index, hidden_us: i64::MIN }
     }
 
     /// Columns of several cells stand behind all others, both by name: `ColumnMetadata.comparisonOrder`.
@@ -192,7 +194,8 @@ impl Header {
                 {
                     return Err(format!("column {name} is {class}, the table's is {}", known[index].ty));
                 }
-                list.push(Column::new(name, ty, index.map(|index| index as u16)));
+                let hidden_us = table.dropped.get(&name).map_or(i64::MIN, |dropped| dropped.dropped_us);
+                list.push(Column { hidden_us, ..Column::new(name, ty, index.map(|index| index as u16)) });
             }
             // As `Columns.Builder` does, whatever the order of the names.
             list.sort_by(Column::order);

@@ -483,14 +483,20 @@ fn read_row_fields(
     for at in 0..count {
         let column = &columns[if all { at } else { present[at] }];
         if column.is_multi_cell {
-            let complex = read_complex(stats, column, flags, row.marker, reader, whole)?;
+            let mut complex = read_complex(stats, column, flags, row.marker, reader, whole)?;
             if column.index.is_some() {
+                if column.hidden_us != i64::MIN {
+                    complex.deletion.take_if(|deletion| deletion.timestamp <= column.hidden_us);
+                    complex.cells.retain(|(_, cell)| cell.timestamp > column.hidden_us);
+                }
                 row.complex.push(complex);
             }
             continue;
         }
         let cell = read_cell(stats, column.fixed_len, None, row.marker, reader, whole)?;
-        if let Some(index) = column.index {
+        if let Some(index) = column.index
+            && (cell.timestamp > column.hidden_us || column.hidden_us == i64::MIN)
+        {
             row.cells.push((index, cell));
         }
     }

@@ -1,0 +1,122 @@
+//! ALTER TABLE: a definition to the next one.
+//!
+//! Rows in SSTables stay as they are. They name their columns, so that those that the table has no more are passed
+//! over; for a name that comes again, the definition remembers when it was dropped, and what was written before that
+//! stays hidden.
+
+use cql::ast::TableChange;
+use types::{ColumnDef, ColumnKind, DroppedColumn, TableDef};
+
+use super::{column_type, options};
+use crate::error::{QueryError, invalid};
+
+pub(super) fn alter(known: &TableDef, change: &TableChange, now_us: i64) -> Result<TableDef, QueryError> {
+    let mut def = known.clone();
+    match change {
+        TableChange::Properties(properties) => {
+            options::apply_to_table(&mut def.options, properties)?;
+        }
+        TableChange::Add { columns, if_not_exists } => {
+            for column in columns {
+                if def.column(&column.name).is_some() {
+                    if *if_not_exists {
+                        continue;
+                    }
+                    return Err(invalid!("Column with name '{}' already exists", column.name));
+                }
+                let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+                let added = ColumnDef { name: column.name.clone(), ty: column.ty.clone(), kind, descending: false };
+                check_again(&def, &added)?;
+                if column.is_static && def.clustering.is_empty() {
+                    return Err(invalid!(
+                        "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+                    ));
+                }
+                let list = if column.is_static { &mut def.statics } else { &mut def.regulars };
+                list.push(added);
+                list.sort_by(|a, b| a.name.cmp(&b.name));
+            }
+        }
+        TableChange::Drop { columns, if_exists, timestamp } => {
+            for name in columns {
+                if def.column(name).is_none() && *if_exists {
+                    continue;
+                }
+                drop(&mut def, name, timestamp.unwrap_or(now_us))?;
+            }
+        }
+        TableChange::Rename { columns, if_exists } => {
+            for (from, to) in columns {
+                if def.column(from).is_none() && *if_exists {
+                    continue;
+                }
+                rename(&mut def, from, to)?;
+            }
+        }
+        TableChange::AlterType { .. } => return Err(invalid!("Altering column types is no longer supported")),
+    }
+    column_type::check_counters(&def)?;
+    Ok(def)
+}
+
+/// A column of a name that was dropped must be as the dropped one was: its rows may still be in SSTables.
+fn check_again(def: &TableDef, added: &ColumnDef) -> Result<(), QueryError> {
+    let Some(dropped) = def.dropped.get(&added.name) else { return Ok(()) };
+    let (name, ty, was) = (&added.name, added.ty.to_string(), &dropped.ty);
+    if ty != *was {
+        return Err(invalid!(
+            "Cannot re-add previously dropped column '{name}' of type {ty}, incompatible with previous type {was}"
+        ));
+    }
+    let kind = |is_static| if is_static { "STATIC" } else { "REGULAR" };
+    let is_static = added.kind == ColumnKind::Static;
+    if is_static != dropped.is_static {
+        return Err(invalid!(
+            "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with previous kind {}",
+            kind(is_static),
+            kind(dropped.is_static)
+        ));
+    }
+    if added.ty.is_counter() {
+        return Err(invalid!("Cannot re-add previously dropped counter column {name}"));
+    }
+    Ok(())
+}
+
+fn undefined(def: &TableDef, name: &str) -> QueryError {
+    invalid!("Column {name} was not found in table {}.{}", def.keyspace, def.name)
+}
+
+fn drop(def: &mut TableDef, name: &str, at_us: i64) -> Result<(), QueryError> {
+    let column = def.column(name).ok_or_else(|| undefined(def, name))?.clone();
+    if column.is_primary_key() {
+        return Err(invalid!("Cannot drop PRIMARY KEY part {name}"));
+    }
+    let is_static = column.kind == ColumnKind::Static;
+    let list = if is_static { &mut def.statics } else { &mut def.regulars };
+    list.retain(|other| other.name != name);
+    let dropped = DroppedColumn { ty: column.ty.to_string(), is_static, dropped_us: at_us };
+    def.dropped.insert(name.to_string(), dropped);
+    Ok(())
+}
+
+/// Columns of the key alone: no SSTable names them.
+fn rename(def: &mut TableDef, from: &str, to: &str) -> Result<(), QueryError> {
+    let column = def.column(from).ok_or_else(|| undefined(def, from))?;
+    if !column.is_primary_key() {
+        return Err(invalid!("Cannot rename non PRIMARY KEY part {from}"));
+    }
+    if def.column(to).is_some() {
+        return Err(invalid!(
+            "Cannot rename column {from} to {to} in table {}.{}; another column of that name already exist",
+            def.keyspace,
+            def.name
+        ));
+    }
+    for column in def.partition_key.iter_mut().chain(&mut def.clustering) {
+        if column.name == from {
+            column.name = to.to_string();
+        }
+    }
+    Ok(())
+}
