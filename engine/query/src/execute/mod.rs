@@ -184,8 +184,9 @@ impl Node {
                     let skip = parameters.skip_metadata;
                     return Box::pin(self.modify_if(&statements, answer, skip, timeout)).await.map(Outcome::Body);
                 }
-                Box::pin(self.modify_together(batch.kind, &statements, parameters.consistency, timeout)).await?;
-                Ok(Outcome::Void)
+                let consistency = parameters.consistency;
+                let warning = Box::pin(self.modify_together(batch.kind, &statements, consistency, timeout)).await?;
+                Ok(warning.into_iter().fold(Outcome::Void, Outcome::warn))
             }
             Plan::Schema(ddl) => {
                 let change = Box::pin(agreement::change(self, ddl.clone())).await?;
@@ -238,8 +239,8 @@ impl Node {
         if let Some(answer) = plan::batch_answer(statements.iter().map(|(modify, _)| *modify)) {
             return self.modify_if(&statements, &answer, false, None).await.map(Outcome::Body);
         }
-        self.modify_together(batch.kind, &statements, batch.consistency, None).await?;
-        Ok(Outcome::Void)
+        let warning = self.modify_together(batch.kind, &statements, batch.consistency, None).await?;
+        Ok(warning.into_iter().fold(Outcome::Void, Outcome::warn))
     }
 
     pub(crate) fn context(&self) -> Context {

@@ -139,6 +139,7 @@ impl Writing<'_> {
             }
             ClusteringTarget::Rows(slices) => {
                 for Slice { start, .. } in slices.slices(table, self.values, self.context)? {
+                    check_clustering(&start.prefix)?;
                     let mut row = self.row(&partition.key, Some(start.prefix))?;
                     row.deletion = whole.then(|| deletion(stamp));
                     row.marker = (modify.kind == ModifyKind::Insert).then(|| marker(stamp));
@@ -154,6 +155,20 @@ impl Writing<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Together the values of a row's clustering columns have Cassandra's limit for a key.
+fn check_clustering(clustering: &Clustering) -> Result<(), QueryError> {
+    const LEN_MAX: usize = u16::MAX as usize;
+    if clustering.as_bytes().len() <= LEN_MAX {
+        return Ok(());
+    }
+    match clustering.components().map(<[u8]>::len).sum::<usize>() {
+        len if len > LEN_MAX => {
+            Err(invalid!("Key length of clustering columns of {len} is longer than maximum of {LEN_MAX}"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -229,7 +244,7 @@ impl Node {
         statements: &[(&Modify, Execution<'_>)],
         consistency: Consistency,
         timeout: Option<Duration>,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Option<String>, QueryError> {
         plan::check_write_consistency(consistency)?;
         let context = self.context();
         let now = self.next_timestamp();
@@ -253,17 +268,21 @@ impl Node {
             for (modify, partition) in together.into_values().filter(|(_, partition)| !partition.is_empty()) {
                 self.count(&modify.table, vec![partition], consistency).await?;
             }
-            return Ok(());
+            return Ok(None);
         }
         let kind = match kind {
             _ if together.len() == 1 => WriteType::Simple,
             BatchKind::Logged => WriteType::Batch,
             _ => WriteType::UnloggedBatch,
         };
+        let encoded: Vec<(&Modify, Token, Vec<u8>)> = together
+            .into_values()
+            .filter(|(_, partition)| !partition.is_empty())
+            .map(|(modify, partition)| (modify, Token::of_key(&partition.key), encode(&modify.table, partition)))
+            .collect();
+        let warning = self.check_batch_size(&encoded)?;
         let mut writes = Vec::new();
-        for (modify, partition) in together.into_values().filter(|(_, partition)| !partition.is_empty()) {
-            let token = Token::of_key(&partition.key);
-            let bytes = encode(&modify.table, partition);
+        for (modify, token, bytes) in encoded {
             let (node, keyspace) = (self.clone(), modify.table.keyspace.clone());
             // Side by side: each waits for its own replicas.
             writes.push(reactor::spawn(reactor::Group::Statement, "batch-write", async move {
@@ -273,6 +292,29 @@ impl Node {
         for write in writes {
             write.await?;
         }
-        Ok(())
+        Ok(warning)
+    }
+
+    /// Refuses a batch that is too large for the coordinator's memory, and warns of one that is near it. One mutation
+    /// is no batch.
+    fn check_batch_size(&self, mutations: &[(&Modify, Token, Vec<u8>)]) -> Result<Option<String>, QueryError> {
+        if mutations.len() < 2 {
+            return Ok(None);
+        }
+        let bytes: usize = mutations.iter().map(|(.., bytes)| bytes.len()).sum();
+        let threshold = |name: &str| (self.settings.number(name) * 1024.0) as usize;
+        let (fail, warn) = (threshold("batch_size_fail_threshold_in_kb"), threshold("batch_size_warn_threshold_in_kb"));
+        let tables: std::collections::BTreeSet<String> =
+            mutations.iter().map(|(modify, ..)| format!("{}.{}", modify.table.keyspace, modify.table.name)).collect();
+        let told = |threshold: usize| {
+            let tables = tables.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let over = bytes - threshold;
+            format!("Batch for [{tables}] is of size {bytes}, exceeding specified threshold of {threshold} by {over}.")
+        };
+        if fail > 0 && bytes > fail {
+            tracing::error!("{} (see batch_size_fail_threshold_in_kb)", told(fail));
+            return Err(invalid!("Batch too large"));
+        }
+        Ok((warn > 0 && bytes > warn).then(|| told(warn)))
     }
 }

@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::plan::{self, Bound, Context, Grouping, PartitionPlan, Select, Source, Values};
 use crate::{replica, system};
 
-fn limit_of(source: Option<&Source>, values: &Values<'_>, context: &Context) -> Result<u64, QueryError> {
+fn limit_of(what: &str, source: Option<&Source>, values: &Values<'_>, context: &Context) -> Result<u64, QueryError> {
     let Some(source) = source else { return Ok(u64::MAX) };
     match source.bind(values, context)? {
         Bound::Unset => Ok(u64::MAX),
@@ -23,7 +23,7 @@ fn limit_of(source: Option<&Source>, values: &Values<'_>, context: &Context) -> 
         Bound::Bytes(bytes) => {
             let bytes = <[u8; 4]>::try_from(&*bytes).map_err(|_| invalid!("Invalid limit value"))?;
             match i32::from_be_bytes(bytes) {
-                limit if limit <= 0 => Err(invalid!("LIMIT must be strictly positive")),
+                limit if limit <= 0 => Err(invalid!("{what} must be strictly positive")),
                 limit => Ok(limit as u64),
             }
         }
@@ -40,8 +40,8 @@ impl Node {
         let (parameters, values) = (execution.parameters, execution.values);
         let context = self.context();
         let page = parameters.paging_state.map(Page::decode).transpose()?;
-        let limit = limit_of(select.limit.as_ref(), values, &context)?;
-        let per_partition = limit_of(select.per_partition_limit.as_ref(), values, &context)?;
+        let limit = limit_of("LIMIT", select.limit.as_ref(), values, &context)?;
+        let per_partition = limit_of("PER PARTITION LIMIT", select.per_partition_limit.as_ref(), values, &context)?;
         let page_size = match parameters.page_size {
             Some(rows) if rows > 0 && select.grouping != Grouping::All => u64::from(rows),
             _ => u64::MAX,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use cql::Value;
 use cql::ast::{InValues, Operator, Term};
 use types::{ColumnDef, CqlType, collection};
 
@@ -36,8 +37,11 @@ pub(crate) enum Test {
 #[derive(Clone, Debug)]
 pub(crate) enum InList {
     Each(Vec<Source>),
-    /// `IN ?`
-    Whole(Source),
+    /// `IN ?`, a list of this type, whose elements may be null.
+    Whole {
+        marker: u16,
+        element: CqlType,
+    },
 }
 
 /// What nulls do in a test.
@@ -57,7 +61,8 @@ impl InList {
             ),
             InValues::Marker(marker) => {
                 let list = CqlType::list(ty.clone());
-                InList::Whole(Source::resolve(&Term::Marker(*marker), &list, &format!("in({name})"), markers)?)
+                markers.want(*marker, &format!("in({name})"), &list);
+                InList::Whole { marker: *marker, element: ty.clone() }
             }
         })
     }
@@ -71,11 +76,17 @@ impl InList {
     ) -> Result<Vec<Option<Cow<'v, [u8]>>>, QueryError> {
         match self {
             InList::Each(sources) => sources.iter().map(|source| nullable(source, name, values, context)).collect(),
-            InList::Whole(source) => {
-                let Some(list) = nullable(source, name, values, context)? else {
-                    return Err(invalid!("Invalid null value for IN restriction"));
+            InList::Whole { marker, element } => {
+                let list = match values[usize::from(*marker)] {
+                    Value::Bytes(list) => list,
+                    Value::Null => return Err(invalid!("Invalid null value for IN restriction")),
+                    Value::Unset => return Err(invalid!("Invalid unset value for column {name}")),
                 };
-                let items = collection::elements(&list).map_err(|error| invalid!("{error}"))?;
+                let refuse = |error| invalid!("{error}");
+                let items = collection::elements(list).map_err(refuse)?;
+                for item in items.iter().flatten() {
+                    element.validate(item).map_err(refuse)?;
+                }
                 Ok(items.iter().map(|item| item.map(|bytes| Cow::Owned(bytes.to_vec()))).collect())
             }
         }

@@ -75,7 +75,7 @@ pub(crate) struct Markers {
 }
 
 impl Markers {
-    fn want(&mut self, marker: u16, name: &str, ty: &CqlType) {
+    pub fn want(&mut self, marker: u16, name: &str, ty: &CqlType) {
         let name = self.names[marker as usize].as_deref().unwrap_or(name);
         let spec = ColumnSpec::new(&self.keyspace, &self.table, name, ty.clone());
         self.specs[marker as usize] = Some(spec);

@@ -535,6 +535,13 @@ impl Analysis<'_> {
             for name in columns {
                 column(self.table, name)?;
             }
+            if columns.len() != self.table.partition_key.len() {
+                return Err(invalid!(
+                    "Invalid number of arguments in call to function token: {} required but {} provided",
+                    self.table.partition_key.len(),
+                    columns.len()
+                ));
+            }
             return Err(invalid!(
                 "The token function arguments must be in the partition key order: {}",
                 self.table.partition_key.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")

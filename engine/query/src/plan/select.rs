@@ -63,6 +63,9 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
         }
     }
     let outputs = if select.json { vec![selection::as_json(outputs)] } else { outputs };
+    if select.distinct && select.per_partition_limit.is_some() {
+        return Err(invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries"));
+    }
     if grouping == Grouping::All && select.per_partition_limit.is_some() {
         return Err(invalid!("PER PARTITION LIMIT is not allowed with aggregate queries."));
     }

@@ -150,7 +150,7 @@ async fn step_here(node: &Rc<Node>, subject: &Subject, step: Step) -> Result<Ans
         }
         Step::Commit(Proposal { ballot, mutation }) => {
             if !mutation.is_empty() {
-                node.storage.apply(&mutation).await.map_err(|error| error.to_string())?;
+                super::apply(node, subject.token, mutation.clone()).await?;
             }
             let known = state.committed.as_ref().map_or(Ballot::NONE, |committed| committed.ballot);
             if ballot <= known {
