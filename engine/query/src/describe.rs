@@ -1,180 +1,388 @@
 //! `DESCRIBE`, executed by the server as since Cassandra 4.0: rows of `system.describe`.
+//!
+//! Names are shown as CQL writes them, in quotes where they need some; a statement that is shown creates its element
+//! again as it is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use cql::lexer::{self, TokenKind, quote_identifier as identifier};
 use cql::response::{ColumnSpec, EncodedMetadata, RowsWriter};
-use types::{CqlType, KeyspaceDef};
+use types::{CqlType, KeyspaceDef, TableDef, collection};
 
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
 use crate::schema::describe;
 use crate::system;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Table,
+    Type,
+    Function,
+    Aggregate,
+    View,
+    Index,
+}
+
+impl Kind {
+    /// In the order in which `DESCRIBE name` looks for one.
+    const ALL: [Kind; 6] = [Kind::Table, Kind::View, Kind::Index, Kind::Type, Kind::Function, Kind::Aggregate];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Table => "table",
+            Kind::Type => "type",
+            Kind::Function => "function",
+            Kind::Aggregate => "aggregate",
+            Kind::View => "view",
+            Kind::Index => "index",
+        }
+    }
+
+    fn missing(self, keyspace: &str, name: &str) -> QueryError {
+        match self {
+            Kind::Table => invalid!("Table '{name}' not found in keyspace '{keyspace}'"),
+            Kind::View => invalid!("Materialized view '{name}' not found in keyspace '{keyspace}'"),
+            Kind::Index => invalid!("Table for existing index '{name}' not found in '{keyspace}'"),
+            kind => invalid!("User defined {} '{name}' not found in '{keyspace}'", kind.name()),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Describe {
+enum What {
     Cluster,
     Keyspaces,
-    Tables,
+    /// `DESCRIBE TABLES` and its like: of the session's keyspace if there is one.
+    List(Kind),
     /// All of the schema, with the system keyspaces if `FULL`.
     Schema {
         full: bool,
     },
-    Keyspace(Option<String>),
-    Table(Option<String>, String),
-    View(Option<String>, String),
-    Index(Option<String>, String),
-    /// `DESCRIBE name`: a keyspace, or a table of the session's keyspace.
-    Any(String),
+    /// With its elements unless `ONLY`; without a name the session's.
+    Keyspace {
+        name: Option<String>,
+        only: bool,
+    },
+    Element(Kind, Option<String>, String),
+    /// `DESCRIBE name`: a keyspace, or whatever in a keyspace has the name.
+    Any(Option<String>, String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Describe {
+    what: What,
+    /// `WITH INTERNALS`: ids, and columns that were dropped.
+    internals: bool,
+}
+
+/// Words of the statement: lower case, or as they are in quotes.
+struct Words {
+    words: Vec<(String, bool)>,
+    at: usize,
+}
+
+impl Words {
+    fn take(&mut self, keyword: &str) -> bool {
+        let found = self.words.get(self.at).is_some_and(|(word, quoted)| !quoted && word == keyword);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let (word, quoted) = self.words.get(self.at)?;
+        if word == "." && !quoted {
+            return None;
+        }
+        self.at += 1;
+        Some(word.clone())
+    }
+
+    /// `name` or `keyspace.name`.
+    fn qualified(&mut self) -> Option<(Option<String>, String)> {
+        let first = self.name()?;
+        match self.take(".") {
+            true => Some((Some(first), self.name()?)),
+            false => Some((None, first)),
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at == self.words.len() || (self.words[self.at].0 == "with" && !self.words[self.at].1)
+    }
 }
 
 impl Describe {
     /// `None` when the text is not a DESCRIBE at all.
     pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim().trim_end_matches(';').trim();
-        let mut words = text.split_ascii_whitespace();
-        let first = words.next()?.to_ascii_lowercase();
-        if first != "describe" && first != "desc" {
+        let start = text.trim_start();
+        if !start.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("desc")) {
             return None;
         }
-        let words: Vec<&str> = words.collect();
-        let lower: Vec<String> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
-        let name = |word: &str| match word.strip_prefix('"').and_then(|word| word.strip_suffix('"')) {
-            Some(quoted) => quoted.replace("\"\"", "\""),
-            None => word.to_ascii_lowercase(),
+        let tokens = lexer::tokens(text).ok()?;
+        let word = |token: &lexer::Token| match token.kind {
+            TokenKind::QuotedName => (lexer::quoted_name_value(text, token).into_owned(), true),
+            _ => (text[token.start..token.end].to_ascii_lowercase(), false),
         };
-        let lower: Vec<&str> = lower.iter().map(String::as_str).collect();
-        Some(match (lower.as_slice(), words.as_slice()) {
-            (["cluster"], _) => Describe::Cluster,
-            (["keyspaces"], _) => Describe::Keyspaces,
-            (["tables"], _) => Describe::Tables,
-            (["schema"], _) => Describe::Schema { full: false },
-            (["full", "schema"], _) => Describe::Schema { full: true },
-            (["keyspace"], _) => Describe::Keyspace(None),
-            (["keyspace", _], [_, keyspace]) => Describe::Keyspace(Some(name(keyspace))),
-            (["table" | "columnfamily", _], [_, table]) => match table.split_once('.') {
-                Some((keyspace, table)) => Describe::Table(Some(name(keyspace)), name(table)),
-                None => Describe::Table(None, name(table)),
-            },
-            (["materialized", "view", _], [_, _, view]) => match view.split_once('.') {
-                Some((keyspace, view)) => Describe::View(Some(name(keyspace)), name(view)),
-                None => Describe::View(None, name(view)),
-            },
-            (["index", _], [_, index]) => match index.split_once('.') {
-                Some((keyspace, index)) => Describe::Index(Some(name(keyspace)), name(index)),
-                None => Describe::Index(None, name(index)),
-            },
-            (_, [any]) => match any.split_once('.') {
-                Some((keyspace, table)) => Describe::Table(Some(name(keyspace)), name(table)),
-                None => Describe::Any(name(any)),
-            },
-            _ => return None,
-        })
+        let words = tokens.iter().filter(|token| token.kind != TokenKind::End).map(word);
+        let mut words: Vec<(String, bool)> = words.collect();
+        while words.last().is_some_and(|(word, _)| word == ";") {
+            words.pop();
+        }
+        let mut words = Words { words, at: 0 };
+        if !words.take("describe") && !words.take("desc") {
+            return None;
+        }
+        let what = what(&mut words)?;
+        let internals = words.take("with") && words.take("internals");
+        if internals && words.take("and") && !words.take("passwords") {
+            return None;
+        }
+        (words.at == words.words.len()).then_some(Describe { what, internals })
     }
 
     /// Body of the answer.
     pub fn execute(&self, node: &Node, current: Option<&str>) -> Result<Vec<u8>, QueryError> {
-        let mut all: BTreeMap<String, std::sync::Arc<KeyspaceDef>> = node.schema().keyspaces.clone();
-        all.extend(node.system.keyspaces().map(|keyspace| (keyspace.name.clone(), keyspace.clone())));
-        let find = |name: &str| all.get(name).ok_or_else(|| invalid!("'{name}' not found in keyspaces"));
-        let current = || current.ok_or_else(|| invalid!("No keyspace specified and no current keyspace"));
-        let element = |keyspace: &str, kind: &str, name: &str| vec![keyspace.into(), kind.into(), name.into()];
-        let created = |keyspace: &str, kind: &str, name: &str, text: String| {
-            let mut row: Vec<String> = element(keyspace, kind, name);
-            row.push(text + ";");
-            row
-        };
-        let with_indexes = |keyspace: &str, table: &types::TableDef| {
-            let mut rows = vec![created(keyspace, "table", &table.name, describe::table(table))];
-            let index =
-                |index: &types::IndexDef| created(keyspace, "index", &index.name, describe::index(table, index));
-            rows.extend(table.indexes.iter().map(index));
-            rows
-        };
-        let view_row = |keyspace: &str, table: &types::TableDef| {
-            let view = table.view.as_ref().filter(|view| view.index.is_none())?;
-            Some(created(keyspace, "materialized_view", &table.name, describe::view(table, view)))
-        };
-        let whole = |def: &KeyspaceDef| {
-            let mut rows = vec![created(&def.name, "keyspace", &def.name, describe::keyspace(def))];
-            let user_type =
-                |udt: &std::sync::Arc<types::UserType>| created(&def.name, "type", &udt.name, describe::user_type(udt));
-            rows.extend(def.types.values().map(user_type));
-            let functions = def.functions.iter();
-            rows.extend(functions.map(|(name, one)| created(&def.name, "function", name, describe::function(one))));
-            let aggregates = def.aggregates.iter();
-            rows.extend(aggregates.map(|(name, one)| created(&def.name, "aggregate", name, describe::aggregate(one))));
-            // Views behind the tables that they are of.
-            let bases = def.tables.values().filter(|table| table.view.is_none());
-            rows.extend(bases.flat_map(|table| with_indexes(&def.name, table)));
-            rows.extend(def.tables.values().filter_map(|view| view_row(&def.name, view)));
-            rows
-        };
+        let schema = node.schema();
+        let mut all: BTreeMap<&str, &Arc<KeyspaceDef>> =
+            schema.keyspaces.iter().map(|(name, def)| (name.as_str(), def)).collect();
+        all.extend(node.system.keyspaces().map(|keyspace| (keyspace.name.as_str(), keyspace)));
+        let find = |name: &str| all.get(name).copied().ok_or_else(|| invalid!("'{name}' not found in keyspaces"));
+        let in_use = || current.ok_or_else(|| invalid!("No keyspace specified and no current keyspace"));
         let listed = ["keyspace_name", "type", "name"];
         let statements = ["keyspace_name", "type", "name", "create_statement"];
-        Ok(match self {
-            Describe::Cluster => rows(
-                &["cluster", "partitioner", "snitch"],
-                vec![vec![node.config.cluster_name.clone(), "Murmur3Partitioner".into(), "SimpleSnitch".into()]],
-            ),
-            Describe::Keyspaces => rows(&listed, all.keys().map(|name| element(name, "keyspace", name)).collect()),
-            Describe::Tables => {
-                let shown: Vec<_> = match current() {
-                    Ok(keyspace) => vec![find(keyspace)?],
-                    Err(_) => all.values().collect(),
+        Ok(match &self.what {
+            What::Cluster => return cluster(node, current),
+            What::Keyspaces => rows(&listed, all.keys().map(|name| element(name, "keyspace", name)).collect()),
+            What::List(kind) => {
+                let shown = match current {
+                    Some(keyspace) => vec![find(keyspace)?],
+                    None => all.values().copied().collect(),
                 };
-                let tables = |def: &&std::sync::Arc<KeyspaceDef>| -> Vec<Vec<String>> {
-                    let tables = def.tables.values().filter(|table| table.view.is_none());
-                    tables.map(|table| element(&def.name, "table", &table.name)).collect()
+                let names = |def: &&Arc<KeyspaceDef>| -> Vec<Vec<String>> {
+                    names(def, *kind).iter().map(|name| element(&def.name, kind.name(), name)).collect()
                 };
-                rows(&listed, shown.iter().flat_map(tables).collect())
+                rows(&listed, shown.iter().flat_map(names).collect())
             }
-            Describe::Schema { full } => {
+            What::Schema { full } => {
                 let shown = all.values().filter(|def| *full || !system::is_system(&def.name));
-                rows(&statements, shown.flat_map(|def| whole(def)).collect())
+                rows(&statements, shown.flat_map(|def| self.whole(def)).collect())
             }
-            Describe::Keyspace(name) => {
-                let name = name.as_deref().map_or_else(current, Ok)?;
-                rows(&statements, whole(find(name)?))
+            What::Keyspace { name, only } => {
+                let name = name.as_deref().map_or_else(in_use, Ok)?;
+                let mut whole = self.whole(find(name)?);
+                whole.truncate(if *only { 1 } else { usize::MAX });
+                rows(&statements, whole)
             }
-            Describe::Table(keyspace, table) => {
-                let keyspace = keyspace.as_deref().map_or_else(current, Ok)?;
+            What::Element(kind, keyspace, name) => {
+                let keyspace = keyspace.as_deref().map_or_else(in_use, Ok)?;
+                let found = self.found(find(keyspace)?, *kind, name);
+                rows(&statements, found.ok_or_else(|| kind.missing(keyspace, name))?)
+            }
+            What::Any(None, name) if all.contains_key(name.as_str()) => rows(&statements, self.whole(find(name)?)),
+            What::Any(keyspace, name) => {
+                let missing = |_| invalid!("'{name}' not found in keyspaces");
+                let keyspace = keyspace.as_deref().map_or_else(|| in_use().map_err(missing), Ok)?;
                 let def = find(keyspace)?;
-                let Some(found) = def.tables.get(table).filter(|found| found.view.is_none()) else {
-                    return Err(invalid!("Table '{table}' not found in keyspace '{keyspace}'"));
-                };
-                let mut all = with_indexes(keyspace, found);
-                let views =
-                    def.tables.values().filter(|view| view.view.as_ref().is_some_and(|v| v.base_id == found.id));
-                all.extend(views.filter_map(|view| view_row(keyspace, view)));
-                rows(&statements, all)
-            }
-            Describe::View(keyspace, view) => {
-                let keyspace = keyspace.as_deref().map_or_else(current, Ok)?;
-                let found = find(keyspace)?.tables.get(view).and_then(|found| view_row(keyspace, found));
-                let missing = || invalid!("Materialized view '{view}' not found in keyspace '{keyspace}'");
-                rows(&statements, vec![found.ok_or_else(missing)?])
-            }
-            Describe::Index(keyspace, index) => {
-                let keyspace = keyspace.as_deref().map_or_else(current, Ok)?;
-                let indexed = |table: &&std::sync::Arc<types::TableDef>| table.indexes.iter().any(|i| i.name == *index);
-                let Some(table) = find(keyspace)?.tables.values().find(indexed) else {
-                    return Err(invalid!("Table for existing index '{index}' not found in '{keyspace}'"));
-                };
-                let found =
-                    with_indexes(keyspace, table).into_iter().filter(|row| row[1] == "index" && row[2] == *index);
-                rows(&statements, found.collect())
-            }
-            Describe::Any(name) if all.contains_key(name) => rows(&statements, whole(find(name)?)),
-            Describe::Any(name) => {
-                let keyspace = current().map_err(|_| invalid!("'{name}' not found in keyspaces"))?;
-                let Some(table) = find(keyspace)?.tables.get(name) else {
-                    return Err(invalid!("'{name}' not found in keyspace '{keyspace}'"));
-                };
-                let single = view_row(keyspace, table);
-                rows(&statements, single.map_or_else(|| with_indexes(keyspace, table), |row| vec![row]))
+                let found = Kind::ALL.into_iter().find_map(|kind| self.found(def, kind, name));
+                rows(&statements, found.ok_or_else(|| invalid!("'{name}' not found in keyspace '{keyspace}'"))?)
             }
         })
     }
+
+    /// A keyspace and everything in it, each element behind those that it needs.
+    fn whole(&self, def: &KeyspaceDef) -> Vec<Vec<String>> {
+        let mut rows = vec![created(&def.name, "keyspace", &def.name, describe::keyspace(def))];
+        for udt in in_order(def) {
+            rows.push(created(&def.name, "type", &udt.name, describe::user_type(udt)));
+        }
+        for kind in [Kind::Function, Kind::Aggregate] {
+            let names: std::collections::BTreeSet<String> = names(def, kind).into_iter().collect();
+            rows.extend(names.iter().filter_map(|name| self.found(def, kind, name)).flatten());
+        }
+        let bases = def.tables.values().filter(|table| table.view.is_none());
+        rows.extend(bases.flat_map(|table| self.table(def, table)));
+        rows.extend(def.tables.values().filter_map(|view| view_row(def, view)));
+        rows
+    }
+
+    /// The element of this kind and name, and what belongs to it.
+    fn found(&self, def: &KeyspaceDef, kind: Kind, name: &str) -> Option<Vec<Vec<String>>> {
+        let some = |rows: Vec<Vec<String>>| (!rows.is_empty()).then_some(rows);
+        match kind {
+            Kind::Table => {
+                let table = def.tables.get(name).filter(|table| table.view.is_none())?;
+                let mut rows = self.table(def, table);
+                let of = |view: &&Arc<TableDef>| view.view.as_ref().is_some_and(|view| view.base_id == table.id);
+                rows.extend(def.tables.values().filter(of).filter_map(|view| view_row(def, view)));
+                Some(rows)
+            }
+            Kind::View => def.tables.get(name).and_then(|view| view_row(def, view)).map(|row| vec![row]),
+            Kind::Index => {
+                let table = def.tables.values().find(|table| table.indexes.iter().any(|index| index.name == name))?;
+                let index = table.indexes.iter().find(|index| index.name == name)?;
+                Some(vec![created(&def.name, "index", name, describe::index(table, index))])
+            }
+            Kind::Type => {
+                let udt = def.types.get(name)?;
+                Some(vec![created(&def.name, "type", name, describe::user_type(udt))])
+            }
+            Kind::Function => {
+                let overloads = def.functions.values().filter(|one| one.name == name);
+                some(overloads.map(|one| created(&def.name, "function", name, describe::function(one))).collect())
+            }
+            Kind::Aggregate => {
+                let overloads = def.aggregates.values().filter(|one| one.name == name);
+                some(overloads.map(|one| created(&def.name, "aggregate", name, describe::aggregate(one))).collect())
+            }
+        }
+    }
+
+    /// A table and its indexes.
+    fn table(&self, def: &KeyspaceDef, table: &TableDef) -> Vec<Vec<String>> {
+        let text = if self.internals { describe::table_with_internals(table) } else { describe::table(table) };
+        let mut rows = vec![created(&def.name, "table", &table.name, text)];
+        let index = |index: &types::IndexDef| created(&def.name, "index", &index.name, describe::index(table, index));
+        rows.extend(table.indexes.iter().map(index));
+        rows
+    }
+}
+
+fn what(words: &mut Words) -> Option<What> {
+    let lists = [
+        ("tables", Kind::Table),
+        ("types", Kind::Type),
+        ("functions", Kind::Function),
+        ("aggregates", Kind::Aggregate),
+    ];
+    for (word, kind) in lists {
+        if words.take(word) {
+            return Some(What::List(kind));
+        }
+    }
+    if words.take("cluster") {
+        return Some(What::Cluster);
+    }
+    if words.take("keyspaces") {
+        return Some(What::Keyspaces);
+    }
+    if words.take("schema") {
+        return Some(What::Schema { full: false });
+    }
+    if words.take("full") {
+        return words.take("schema").then_some(What::Schema { full: true });
+    }
+    let only = words.take("only");
+    if words.take("keyspace") {
+        let name = if words.is_at_end() { None } else { Some(words.name()?) };
+        return Some(What::Keyspace { name, only });
+    }
+    if only {
+        return None;
+    }
+    let kind = if words.take("table") || words.take("columnfamily") {
+        Kind::Table
+    } else if words.take("type") {
+        Kind::Type
+    } else if words.take("function") {
+        Kind::Function
+    } else if words.take("aggregate") {
+        Kind::Aggregate
+    } else if words.take("index") {
+        Kind::Index
+    } else if words.take("materialized") {
+        words.take("view").then_some(Kind::View)?
+    } else {
+        let (keyspace, name) = words.qualified()?;
+        return Some(What::Any(keyspace, name));
+    };
+    let (keyspace, name) = words.qualified()?;
+    Some(What::Element(kind, keyspace, name))
+}
+
+fn names(def: &KeyspaceDef, kind: Kind) -> Vec<String> {
+    match kind {
+        Kind::Table => def.tables.values().filter(|table| table.view.is_none()).map(|one| one.name.clone()).collect(),
+        Kind::View => def.tables.values().filter(|table| table.view.is_some()).map(|one| one.name.clone()).collect(),
+        Kind::Index => def.tables.values().flat_map(|table| &table.indexes).map(|index| index.name.clone()).collect(),
+        Kind::Type => def.types.keys().cloned().collect(),
+        Kind::Function => def.functions.values().map(|one| one.name.clone()).collect(),
+        Kind::Aggregate => def.aggregates.values().map(|one| one.name.clone()).collect(),
+    }
+}
+
+/// Types behind those that their fields have.
+fn in_order(def: &KeyspaceDef) -> Vec<&Arc<types::UserType>> {
+    let mut left: Vec<&Arc<types::UserType>> = def.types.values().collect();
+    let mut ordered = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let waits = |udt: &Arc<types::UserType>| {
+            left.iter().any(|other| other.name != udt.name && udt.field_types().any(|ty| names_type(ty, &other.name)))
+        };
+        let (waiting, ready): (Vec<_>, Vec<_>) = left.iter().copied().partition(|udt| waits(udt));
+        if ready.is_empty() {
+            ordered.extend(waiting);
+            break;
+        }
+        ordered.extend(ready);
+        left = waiting;
+    }
+    ordered
+}
+
+fn names_type(ty: &CqlType, name: &str) -> bool {
+    match ty.unfrozen() {
+        CqlType::Udt(udt) => udt.name == name,
+        CqlType::List(ty) | CqlType::Set(ty) | CqlType::Vector(ty, _) => names_type(ty, name),
+        CqlType::Map(key, value) => names_type(key, name) || names_type(value, name),
+        CqlType::Tuple(types) => types.iter().any(|ty| names_type(ty, name)),
+        _ => false,
+    }
+}
+
+fn view_row(def: &KeyspaceDef, table: &TableDef) -> Option<Vec<String>> {
+    let view = table.view.as_ref().filter(|view| view.index.is_none())?;
+    Some(created(&def.name, "view", &table.name, describe::view(table, view)))
+}
+
+fn element(keyspace: &str, kind: &str, name: &str) -> Vec<String> {
+    vec![identifier(keyspace), kind.to_string(), identifier(name)]
+}
+
+fn created(keyspace: &str, kind: &str, name: &str, statement: String) -> Vec<String> {
+    let mut row = element(keyspace, kind, name);
+    row.push(statement + ";");
+    row
+}
+
+/// Name, partitioner, snitch, and for the keyspace in use who has which range, by the range's last token.
+fn cluster(node: &Node, current: Option<&str>) -> Result<Vec<u8>, QueryError> {
+    let text = |name: &str| ColumnSpec::new("system", "describe", name, CqlType::Text);
+    let mut specs = vec![text("cluster"), text("partitioner"), text("snitch")];
+    let mut cells: Vec<Vec<u8>> =
+        vec![node.config.cluster_name.clone().into_bytes(), b"Murmur3Partitioner".to_vec(), b"SimpleSnitch".to_vec()];
+    if let Some(keyspace) = current.filter(|keyspace| !system::is_system(keyspace)) {
+        let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (range, replicas) in node.replication(keyspace)?.describe() {
+            let addresses = replicas.nodes().iter().map(|&index| node.topology.node(index).address.to_string());
+            owners.insert(range.end.0.to_string(), addresses.collect());
+        }
+        let list = |items: &Vec<String>| collection::write_collection(items.len(), items.iter().map(String::as_bytes));
+        let entries: Vec<(&String, Vec<u8>)> = owners.iter().map(|(token, list_of)| (token, list(list_of))).collect();
+        let parts = entries.iter().flat_map(|(token, list)| [token.as_bytes(), list.as_slice()]);
+        cells.push(collection::write_collection(entries.len(), parts));
+        let ty = CqlType::map(CqlType::Text, CqlType::list(CqlType::Text).frozen()).frozen();
+        specs.push(ColumnSpec::new("system", "describe", "range_ownership", ty));
+    }
+    let mut out = Vec::new();
+    let mut writer = RowsWriter::begin(&mut out, &EncodedMetadata::new(&specs), false, None);
+    for cell in &cells {
+        writer.cell(&mut out, Some(cell));
+    }
+    writer.end_row();
+    writer.finish(&mut out);
+    Ok(out)
 }
 
 fn rows(columns: &[&str], rows: Vec<Vec<String>>) -> Vec<u8> {
@@ -198,12 +406,26 @@ mod tests {
 
     #[test]
     fn forms() {
-        let check = |text: &str, expect: Option<Describe>| assert_eq!(Describe::parse(text), expect, "{text}");
-        check("DESCRIBE KEYSPACES;", Some(Describe::Keyspaces));
-        check("desc table Ks.\"T\" ;", Some(Describe::Table(Some("ks".into()), "T".into())));
-        check("describe keyspace", Some(Describe::Keyspace(None)));
-        check("DESC x", Some(Describe::Any("x".into())));
+        let check = |text: &str, expect: Option<What>| {
+            assert_eq!(Describe::parse(text).map(|describe| describe.what), expect, "{text}");
+        };
+        let element = |kind, keyspace: Option<&str>, name: &str| {
+            Some(What::Element(kind, keyspace.map(str::to_string), name.to_string()))
+        };
+        check("DESCRIBE KEYSPACES;", Some(What::Keyspaces));
+        check("desc table Ks.\"T. x\" ;", element(Kind::Table, Some("ks"), "T. x"));
+        check("describe keyspace", Some(What::Keyspace { name: None, only: false }));
+        check("DESC ONLY KEYSPACE k", Some(What::Keyspace { name: Some("k".into()), only: true }));
+        check("DESC MATERIALIZED VIEW v WITH INTERNALS", element(Kind::View, None, "v"));
+        check("DESC TYPES", Some(What::List(Kind::Type)));
+        check("DESC x", Some(What::Any(None, "x".into())));
+        check("DESC \"tables\"", Some(What::Any(None, "tables".into())));
+        check("DESC a.b", Some(What::Any(Some("a".into()), "b".into())));
+        check("DESC FULL SCHEMA WITH INTERNALS AND PASSWORDS", Some(What::Schema { full: true }));
         check("SELECT 1", None);
         check("described", None);
+        check("DESC", None);
+        check("DESC TABLE a b", None);
+        assert!(Describe::parse("DESC TABLE t WITH INTERNALS").is_some_and(|describe| describe.internals));
     }
 }

@@ -411,7 +411,6 @@ mod tests {
     #[test]
     fn refusals() {
         for bad in [
-            "CREATE KEYSPACE k",
             "CREATE KEYSPACE k WITH replication",
             "CREATE KEYSPACE k WITH replication = {'class': ?}",
             "CREATE KEYSPACE k WITH a = 1 AND a = 2",

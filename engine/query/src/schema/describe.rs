@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use cql::lexer::quote_identifier as identifier;
 use types::{
-    AggregateDef, ColumnDef, DroppedColumn, FunctionDef, IndexDef, IndexPart, KeyspaceDef, TableDef, TableId, UserType, ViewDef,
+    AggregateDef, ColumnDef, ColumnKind, CqlType, DroppedColumn, FunctionDef, IndexDef, IndexPart, KeyspaceDef,
+    TableDef, TableId, UserType, ViewDef,
 };
 
 use crate::error::{QueryError, invalid};
@@ -203,6 +204,32 @@ pub fn table_with_id(def: &TableDef) -> String {
         };
         let all: Vec<String> = def.dropped.iter().map(told).collect();
         let _ = write!(text, " AND dropped_columns = {{{}}}", all.join(", "));
+    }
+    text
+}
+
+/// What CREATE TABLE and ALTER TABLE made of the table, dropped columns included, so that SSTables of it can be read.
+pub fn table_with_internals(def: &TableDef) -> String {
+    let mut before = def.clone();
+    for (name, dropped) in &def.dropped {
+        let Ok(ty) = CqlType::parse(&dropped.ty) else { continue };
+        if def.column(name).is_none() {
+            let kind = if dropped.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+            let list = if dropped.is_static { &mut before.statics } else { &mut before.regulars };
+            list.push(ColumnDef { name: name.clone(), ty, kind, descending: false });
+            list.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+    }
+    let TableId(id) = def.id;
+    let mut text = format!("{} AND id = {}", table(&before), types::uuid::to_text(&id.to_be_bytes()));
+    let name = format!("{}.{}", identifier(&def.keyspace), identifier(&def.name));
+    for (column, dropped) in &def.dropped {
+        let (quoted, at_us) = (identifier(column), dropped.dropped_us);
+        let _ = write!(text, ";\nALTER TABLE {name} DROP {quoted} USING TIMESTAMP {at_us}");
+        if def.column(column).is_some() {
+            let is_static = if dropped.is_static { " static" } else { "" };
+            let _ = write!(text, ";\nALTER TABLE {name} ADD {quoted} {}{is_static}", dropped.ty);
+        }
     }
     text
 }
