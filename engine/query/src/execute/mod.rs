@@ -5,6 +5,7 @@ mod client;
 mod conditional;
 mod current;
 mod element;
+mod indexed;
 mod modify;
 mod outcome;
 mod page;

@@ -239,6 +239,13 @@ impl<'a> Collector<'a> {
         self.page_left.min(self.remaining).min(CHUNK_ROWS) as usize + 1
     }
 
+    /// How many rows of an index to read at once: as many as may be wanted of the table.
+    pub fn wanted_of_index(&self) -> usize {
+        const CHUNK_ROWS: u64 = 1_000;
+        let wanted = if self.select.grouping == Grouping::Rows { self.page_left.min(self.remaining) } else { u64::MAX };
+        wanted.min(CHUNK_ROWS) as usize + 1
+    }
+
     /// Takes the next partition, or the next part of the current one.
     pub fn take(&mut self, partition: &Partition) -> Result<Flow, QueryError> {
         let table = &*self.select.table;

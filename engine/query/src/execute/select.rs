@@ -58,6 +58,9 @@ impl Node {
         } else {
             plan::check_read_consistency(parameters.consistency)?;
             match &select.partition {
+                _ if select.index.is_some() => {
+                    Box::pin(self.select_indexed(select, &mut collector, execution, &context)).await?
+                }
                 PartitionPlan::Keys(keys) => {
                     let keys = keys.keys(values, &context)?;
                     self.select_keys(select, &mut collector, keys, execution, &context).await?
@@ -97,7 +100,6 @@ impl Node {
     ) -> Result<Flow, QueryError> {
         let table = &select.table;
         let all = select.slices.slices(table, execution.values, context)?;
-        let timeout = super::timeout_of(select.timeout.as_ref(), execution.values, context)?;
         let resume = collector.position.clone();
         for key in keys {
             let mut slices = all.clone();
@@ -110,37 +112,55 @@ impl Node {
                     slices = rest;
                 }
             }
-            let token = Token::of_key(&key);
             let key = Bytes::from(key);
-            loop {
-                let limit_rows = collector.wanted();
-                let command = ReadCommand {
-                    slices: std::mem::take(&mut slices),
-                    reverse: select.reverse,
-                    limit_rows,
-                    bypass_cache: select.bypass_cache,
-                    ..ReadCommand::partition(table.id, key.clone(), now_s(context))
-                };
-                let asked = command.slices.clone();
-                let consistency = execution.parameters.consistency;
-                let read = match consistency.as_serial() {
-                    None => self.read(table, token, command, consistency, timeout).await?,
-                    Some(serial) => Box::pin(self.read_serial(table, command, serial, timeout)).await?,
-                };
-                let Some(partition) = read else { break };
-                match collector.take(&partition)? {
-                    Flow::More => {}
-                    flow => return Ok(flow),
-                }
-                let live = partition.visible_rows(now_s(context), table).count();
-                let next = collector.position.as_ref().filter(|position| position.key == key);
-                match next.and_then(|position| behind(&asked, position, select)) {
-                    Some(rest) if live >= limit_rows && collector.wants_more_of_partition() => slices = rest,
-                    _ => break,
-                }
+            match self.select_partition(select, collector, key, slices, execution, context).await? {
+                Flow::More => {}
+                flow => return Ok(flow),
             }
         }
         Ok(Flow::Done)
+    }
+
+    /// The wanted rows of one partition.
+    pub(super) async fn select_partition(
+        self: &Rc<Self>,
+        select: &Select,
+        collector: &mut Collector<'_>,
+        key: Bytes,
+        mut slices: Vec<Slice>,
+        execution: Execution<'_>,
+        context: &Context,
+    ) -> Result<Flow, QueryError> {
+        let table = &select.table;
+        let token = Token::of_key(&key);
+        let timeout = super::timeout_of(select.timeout.as_ref(), execution.values, context)?;
+        loop {
+            let limit_rows = collector.wanted();
+            let command = ReadCommand {
+                slices: std::mem::take(&mut slices),
+                reverse: select.reverse,
+                limit_rows,
+                bypass_cache: select.bypass_cache,
+                ..ReadCommand::partition(table.id, key.clone(), now_s(context))
+            };
+            let asked = command.slices.clone();
+            let consistency = execution.parameters.consistency;
+            let read = match consistency.as_serial() {
+                None => self.read(table, token, command, consistency, timeout).await?,
+                Some(serial) => Box::pin(self.read_serial(table, command, serial, timeout)).await?,
+            };
+            let Some(partition) = read else { return Ok(Flow::More) };
+            match collector.take(&partition)? {
+                Flow::More => {}
+                flow => return Ok(flow),
+            }
+            let live = partition.visible_rows(now_s(context), table).count();
+            let next = collector.position.as_ref().filter(|position| position.key == key);
+            match next.and_then(|position| behind(&asked, position, select)) {
+                Some(rest) if live >= limit_rows && collector.wants_more_of_partition() => slices = rest,
+                _ => return Ok(Flow::More),
+            }
+        }
     }
 
     async fn select_tokens(

@@ -6,6 +6,7 @@ mod change;
 mod condition;
 mod filter;
 mod functions;
+mod index;
 mod modify;
 mod restrictions;
 mod select;
@@ -24,6 +25,7 @@ pub(crate) use change::Change;
 pub(crate) use condition::{Answer, Conditions, Wanted};
 pub(crate) use filter::{BoundFilter, Filter, Nulls};
 pub(crate) use functions::{Function, UserAggregate};
+pub(crate) use index::{IndexSearch, Sought};
 pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
 pub(crate) use select::{Grouping, Select};
@@ -117,7 +119,9 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
         Statement::Select(statement) => {
             let table = find_table(node, &statement.table, keyspace)?;
             markers.for_table(&table);
-            let select = select::plan(table, statement, &mut markers)?;
+            let keyspace = node.keyspace(&table.keyspace);
+            let views = |name: &str| keyspace.as_ref()?.tables.get(name).cloned();
+            let select = select::plan(table, statement, views, &mut markers)?;
             partition_key = select.partition.key_markers();
             Plan::Select(select)
         }

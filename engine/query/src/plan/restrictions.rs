@@ -229,6 +229,23 @@ impl SlicePlan {
         self.tuples.is_some() || self.prefix.iter().any(|one| matches!(one, OneOf::In(_)))
     }
 
+    /// What the first clustering column is equal to.
+    pub fn first_equal(&self) -> Option<&Source> {
+        match self.prefix.first()? {
+            OneOf::Equal(source) => Some(source),
+            OneOf::In(_) => None,
+        }
+    }
+
+    /// Whether nothing but the first clustering column is restricted.
+    pub fn is_one_equal(&self) -> bool {
+        self.prefix.len() == 1
+            && self.first_equal().is_some()
+            && self.tuples.is_none()
+            && self.lower.is_none()
+            && self.upper.is_none()
+    }
+
     pub fn is_all(&self) -> bool {
         self.prefix.is_empty() && self.tuples.is_none() && self.lower.is_none() && self.upper.is_none()
     }

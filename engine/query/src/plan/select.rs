@@ -6,6 +6,7 @@ use cql::ast::{self, Direction, Operator, Relation};
 use cql::response::{ColumnSpec, EncodedMetadata};
 use types::{ColumnKind, CqlType, TableDef};
 
+use super::index::{self, IndexSearch};
 use super::restrictions::{analyse, column, filtering};
 use super::selection::{self, Aggregation, Expression, Output};
 use super::{Filter, Markers, PartitionPlan, SlicePlan, Source, TupleFilter};
@@ -28,6 +29,8 @@ pub(crate) struct Select {
     pub limit: Option<Source>,
     pub per_partition_limit: Option<Source>,
     pub bypass_cache: bool,
+    /// Finds the rows.
+    pub index: Option<IndexSearch>,
     /// `USING TIMEOUT`
     pub timeout: Option<Source>,
 }
@@ -43,7 +46,13 @@ pub(crate) enum Grouping {
     By { clustering: usize },
 }
 
-pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Markers) -> Result<Select, QueryError> {
+/// `views` finds the views of the table's indexes.
+pub(super) fn plan(
+    table: Arc<TableDef>,
+    select: &ast::Select,
+    views: impl Fn(&str) -> Option<Arc<TableDef>>,
+    markers: &mut Markers,
+) -> Result<Select, QueryError> {
     let group_by = group_by(&table, select)?;
     let selection = selection::resolve(&table, &select.selection, group_by.is_some(), markers)?;
     let outputs = selection.outputs;
@@ -72,8 +81,14 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
     let restrictions = analyse(&table, &select.filter, markers)?;
     let slow = restrictions.is_slow
         || (matches!(restrictions.partition, PartitionPlan::Tokens { .. }) && !restrictions.slices.is_all());
-    if slow && !select.allow_filtering {
+    let found = if slow { index::choose(&table, &restrictions, views) } else { None };
+    let throws_away = found.as_ref().map_or(slow, |choice| choice.filters);
+    if throws_away && !select.allow_filtering {
         return Err(filtering());
+    }
+    let index = found.map(|choice| choice.search);
+    if index.is_some() && !select.order_by.is_empty() {
+        return Err(invalid!("ORDER BY with 2ndary indexes is not supported."));
     }
     let reverse = reverse(&table, select, &restrictions.partition)?;
     let mut limit = |term: &Option<ast::Term>, name: &str| {
@@ -100,6 +115,7 @@ pub(super) fn plan(table: Arc<TableDef>, select: &ast::Select, markers: &mut Mar
         limit,
         per_partition_limit,
         bypass_cache: select.bypass_cache,
+        index,
         timeout,
         table,
     })
