@@ -284,8 +284,10 @@ fn create_index(
             index::default_name(table, column, taken)
         }
     };
+    let is_new = |create: &ast::CreateIndex| !matches!(index::index(create, &name, base), Err(error) if error.message.contains("duplicate"));
     if create.name.is_some() && find_index(known, &name).is_some() {
-        return match create.if_not_exists {
+        // An index of the same name on something else is in the way all the same.
+        return match create.if_not_exists && !is_new(create) {
             true => Ok(None),
             false => Err(invalid!("Index '{name}' already exists")),
         };

@@ -13,7 +13,7 @@ use super::Execution;
 use super::modify::now_s;
 use super::rows::{Collector, Flow};
 use crate::coordinator::ScanPosition;
-use crate::error::{QueryError, server};
+use crate::error::{QueryError, invalid, server};
 use crate::node::Node;
 use crate::plan::{Bound, Context, IndexSearch, PartitionPlan, Select, Sought};
 
@@ -97,7 +97,7 @@ impl Node {
         let token = Token::of_key(&view_key);
         let now = now_s(search.context);
         let mut slices = vec![slice];
-        while !slices.is_empty() {
+        loop {
             let limit_rows = collector.wanted_of_index();
             let command = ReadCommand {
                 slices: slices.clone(),
@@ -109,11 +109,13 @@ impl Node {
             let Some(partition) = read else { break };
             let mut found: Vec<Found> = Vec::new();
             let mut count = 0;
-            let mut last = None;
             for row in partition.visible_rows(now, view) {
                 search.lookup.add(&mut found, &view_key, &row.clustering)?;
-                (count, last) = (count + 1, Some(&row.clustering));
+                count += 1;
             }
+            // Several elements of one collection may have found one row.
+            let last =
+                found.last().map(|last| ScanPosition { key: last.key.clone(), clustering: last.rows.last().cloned() });
             for found in found {
                 let key = found.key.clone();
                 let slices = search.base_slices(found)?;
@@ -122,12 +124,18 @@ impl Node {
                 }
                 let Search { select, execution, context, .. } = *search;
                 match self.select_partition(select, collector, key, slices, execution, context).await? {
+                    // A full page is the last one only if an empty one comes behind it: whether the index finds more
+                    // is not known before the rows are read.
+                    Flow::More if collector.is_page_full() => return Ok(Flow::PageFull),
                     Flow::More => {}
                     flow => return Ok(flow),
                 }
             }
             let Some(last) = last.filter(|_| count >= limit_rows) else { break };
-            slices = slices.iter().filter_map(|slice| slice.behind(last, false, view)).collect();
+            let start = SliceBound::exclusive(search.lookup.prefix(&last)?);
+            for slice in &mut slices {
+                slice.start = start.clone();
+            }
         }
         Ok(Flow::More)
     }
@@ -181,6 +189,12 @@ impl Lookup<'_> {
         if self.search.is_local {
             let key = key.ok_or_else(|| server("a local index without a partition"))?;
             return Ok((key.to_vec(), Slice::prefix(Clustering::new([self.wanted]))));
+        }
+        if self.wanted.len() > usize::from(u16::MAX) {
+            return Err(invalid!(
+                "Index expression values may not be larger than 64K: a value of size {} was given",
+                self.wanted.len()
+            ));
         }
         let view_key = serialize_partition_key(&[self.wanted]);
         if let Some(key) = key {

@@ -188,11 +188,15 @@ pub(super) fn partitions(
         now_s: now_s(context),
     };
     let writing = Writing { node, modify, stamp, values, context, current };
+    let viewed = node.viewed(modify.table.id);
     let keys = modify.key.keys(values, context)?;
     keys.into_iter()
         .map(|key| {
             let mut partition = Partition::new(key);
             writing.write(&mut partition)?;
+            if let Some(viewed) = &viewed {
+                viewed.check(&partition)?;
+            }
             Ok(partition)
         })
         .collect()

@@ -239,6 +239,11 @@ impl<'a> Collector<'a> {
         self.page_left.min(self.remaining).min(CHUNK_ROWS) as usize + 1
     }
 
+    /// Whether the page has as many rows as it may, whether or not there are more.
+    pub fn is_page_full(&self) -> bool {
+        self.select.grouping == Grouping::Rows && self.page_left == 0 && self.remaining > 0
+    }
+
     /// How many rows of an index to read at once: as many as may be wanted of the table.
     pub fn wanted_of_index(&self) -> usize {
         const CHUNK_ROWS: u64 = 1_000;

@@ -127,11 +127,16 @@ pub fn view(table: &TableDef, view: &ViewDef) -> String {
         true => "*".to_string(),
         false => table.columns().map(|column| identifier(&column.name)).collect::<Vec<_>>().join(", "),
     };
+    let key = table.partition_key.iter().chain(&table.clustering);
+    let filter = match view.where_clause.as_str() {
+        "" => key.map(|column| format!("{} IS NOT NULL", identifier(&column.name))).collect::<Vec<_>>().join(" AND "),
+        filter => filter.to_string(),
+    };
     let (keyspace, name, base) = (identifier(&table.keyspace), identifier(&table.name), identifier(&view.base_name));
     format!(
         "CREATE MATERIALIZED VIEW {keyspace}.{name} AS\n    SELECT {selected}\n    FROM {keyspace}.{base}\n    \
          WHERE {}\n    {}\n WITH {}",
-        view.where_clause,
+        filter,
         primary_key(table),
         options(table)
     )

@@ -160,7 +160,13 @@ fn entries(view: &Maintained, base: &Base<'_>, clustering: &Clustering, version:
         };
         let key = view.partition_key.iter().map(part).collect::<Option<Vec<&[u8]>>>()?;
         let clustering = view.clustering.iter().map(part).collect::<Option<Vec<&[u8]>>>()?;
-        Some(Entry { key: serialize_partition_key(&key), clustering: Clustering::new(clustering), marker })
+        let key = serialize_partition_key(&key);
+        // What is too long for a key cannot be in the view: rows from before the view may have such values.
+        let too_long = |part: &&[u8]| part.len() > usize::from(u16::MAX);
+        if key.len() > usize::from(u16::MAX) || clustering.iter().any(too_long) {
+            return None;
+        }
+        Some(Entry { key, clustering: Clustering::new(clustering), marker })
     };
     let Some(indexed) = &view.indexed else {
         let marker = match view.key_regular {

@@ -24,11 +24,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use storage::Partition;
 use types::{ColumnKind, TableDef, TableId};
 
 pub(crate) use condition::Condition;
 pub(crate) use update::{Locks, apply};
 
+use crate::error::{QueryError, invalid};
 use crate::schema::Schema;
 
 /// A base table with its views, ready to be kept.
@@ -72,6 +74,34 @@ struct Indexed {
     /// Among the regular or the static columns.
     index: u16,
     part: types::IndexPart,
+}
+
+impl Viewed {
+    /// Refuses values that are too long to be part of a view's key.
+    pub fn check(&self, update: &Partition) -> Result<(), QueryError> {
+        for view in &self.views {
+            let indexed = view.indexed.as_ref().filter(|indexed| !indexed.part.is_collection_part());
+            let (row_index, static_index) = match indexed {
+                Some(Indexed { place: ColumnKind::Regular, index, .. }) => (Some(*index), None),
+                Some(Indexed { place: ColumnKind::Static, index, .. }) => (None, Some(*index)),
+                _ => (view.key_regular, None),
+            };
+            let regular = row_index.map(|index| update.rows.iter().filter_map(move |row| row.cell(index)));
+            let fixed = static_index.and_then(|index| update.static_row.as_ref()?.cell(index));
+            let sizes = regular.into_iter().flatten().chain(fixed).filter_map(|cell| cell.value.as_ref());
+            if let Some(value) = sizes.into_iter().find(|value| value.len() > usize::from(u16::MAX)) {
+                return Err(invalid!(
+                    "Cannot index value of size {} for {} on {}.{} (maximum allowed size={})",
+                    value.len(),
+                    view.table.name,
+                    self.base.keyspace,
+                    self.base.name,
+                    u16::MAX
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Maintained {
