@@ -105,3 +105,13 @@ fn counters() {
 fn functions() {
     check_in("typed_values.py", "Functions");
 }
+
+#[test]
+fn views() {
+    check_in("derived.py", "Views");
+}
+
+#[test]
+fn indexes() {
+    check_in("derived.py", "Indexes");
+}

@@ -348,3 +348,110 @@ impl Definitions<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ddl;
+
+    /// A schema that statements have made one by one.
+    struct Made {
+        document: crate::schema::Document,
+        now_us: i64,
+    }
+
+    impl Made {
+        fn new() -> Self {
+            let mut made = Self { document: Default::default(), now_us: 1 };
+            made.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+                .unwrap();
+            made.run("CREATE TABLE ks.t (p int, c int, v int, w int, m map<text, int>, PRIMARY KEY (p, c))").unwrap();
+            made
+        }
+
+        fn schema(&self) -> Schema {
+            self.document.build().unwrap()
+        }
+
+        fn run(&mut self, text: &str) -> Result<(), QueryError> {
+            self.now_us += 1;
+            let schema = self.schema();
+            let statement = cql::parse(text)?.statement;
+            let ddl = ddl::resolve(&statement, Some("ks"), &schema)?.unwrap();
+            if let Some(decision) = ddl::decide(&ddl, &schema, &[], self.now_us)? {
+                for (target, statement) in decision.entries {
+                    self.document.set(target, statement, self.now_us);
+                }
+            }
+            Ok(())
+        }
+
+        fn refuses(&mut self, text: &str, expect: &str) {
+            let message = self.run(text).unwrap_err().message;
+            assert!(message.contains(expect), "{text}: {message}");
+        }
+    }
+
+    fn names(columns: &[types::ColumnDef]) -> Vec<&str> {
+        columns.iter().map(|column| column.name.as_str()).collect()
+    }
+
+    #[test]
+    fn views_follow_their_table() {
+        let mut made = Made::new();
+        let filter = "WHERE v IS NOT NULL AND p IS NOT NULL AND c IS NOT NULL";
+        made.run(&format!("CREATE MATERIALIZED VIEW a AS SELECT * FROM t {filter} PRIMARY KEY (v, p, c)")).unwrap();
+        made.run("CREATE MATERIALIZED VIEW b AS SELECT v FROM t WHERE p > 3 AND c IS NOT NULL PRIMARY KEY (c, p)")
+            .unwrap();
+        let schema = made.schema();
+        let (a, b) = (schema.table("ks", "a").unwrap(), schema.table("ks", "b").unwrap());
+        assert!(a.is_strict() && names(&a.regulars) == ["m", "w"]);
+        assert!(!b.is_strict() && names(&b.regulars) == ["m", "v", "w"] && b.columns().count() == 3);
+        assert_eq!(b.view.as_ref().unwrap().where_clause, "p > 3 AND c IS NOT NULL");
+        let version = a.version;
+        made.run("ALTER TABLE t ADD x int").unwrap();
+        let schema = made.schema();
+        let a = schema.table("ks", "a").unwrap();
+        assert!(names(&a.regulars) == ["m", "w", "x"] && a.version > version);
+        made.refuses("DROP TABLE t", "materialized views still depend on it (a, b)");
+        made.run("DROP MATERIALIZED VIEW a").unwrap();
+        made.run("DROP MATERIALIZED VIEW b").unwrap();
+        made.run("DROP TABLE t").unwrap();
+        assert_eq!(made.schema().tables().count(), 0);
+    }
+
+    #[test]
+    fn filters_take_new_names() {
+        let renames = [("v".to_string(), "order".to_string()), ("w".to_string(), "x".to_string())];
+        assert_eq!(
+            renamed("v > 3 AND \"w\" IS NOT NULL AND vv = 'v'", &renames),
+            "\"order\" > 3 AND x IS NOT NULL AND vv = 'v'"
+        );
+    }
+
+    #[test]
+    fn indexes_bring_their_views() {
+        let mut made = Made::new();
+        made.run("CREATE INDEX ON t (v)").unwrap();
+        made.run("CREATE INDEX i ON t (values(m))").unwrap();
+        made.run("CREATE INDEX l ON t ((p), w) ").unwrap();
+        let schema = made.schema();
+        let table = schema.table("ks", "t").unwrap();
+        let indexes: Vec<&str> = table.indexes.iter().map(|index| index.name.as_str()).collect();
+        assert_eq!(indexes, ["i", "l", "t_v_idx"]);
+        let key = |name: &str| {
+            let view = schema.table("ks", name).unwrap();
+            [names(&view.partition_key).join(" "), names(&view.clustering).join(" ")].join(" | ")
+        };
+        assert_eq!(key("t_v_idx_index"), "v | idx_token p c");
+        assert_eq!(key("i_index"), "coll_value | idx_token p c coll_keys_for_values_index");
+        assert_eq!(key("l_index"), "p | w c");
+        made.refuses("CREATE INDEX z ON t (v)", "duplicate");
+        made.refuses("CREATE INDEX i ON t (w)", "already exists");
+        made.refuses("CREATE INDEX ON t (keys(v))", "keys()");
+        made.run("DROP INDEX i").unwrap();
+        assert!(made.schema().table("ks", "i_index").is_none());
+        made.run("DROP TABLE t").unwrap();
+        assert_eq!(made.schema().tables().count(), 0);
+    }
+}

@@ -46,7 +46,7 @@ pub(crate) fn index(create: &CreateIndex, name: &str, base: &TableDef) -> Result
         return Err(invalid!("Cannot specify options for a non-CUSTOM index"));
     }
     if create.is_custom && create.class.is_none() {
-        return Err(invalid!("CUSTOM index requires specifiying the index class"));
+        return Err(invalid!("CUSTOM index requires specifying the index class"));
     }
     if let Some(class) = create.class.as_deref() {
         check_class(class, base, target)?;

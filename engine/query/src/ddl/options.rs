@@ -18,6 +18,7 @@ const KEPT: &[&str] = &[
     "min_index_interval",
     "read_repair",
     "read_repair_chance",
+    "synchronous_updates",
 ];
 
 fn text<'a>(name: &str, value: &'a PropertyValue) -> Result<&'a str, QueryError> {

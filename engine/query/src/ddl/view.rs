@@ -81,7 +81,7 @@ pub(crate) fn table(create: &CreateView, base: &TableDef) -> Result<(TableDef, b
 pub(crate) fn check_options(view: &TableDef) -> Result<(), QueryError> {
     if view.options.default_time_to_live_s != 0 {
         return Err(invalid!(
-            "Cannot set default_time_to_live for a materialized view. Data in a materialized view always expire at \
+            "Cannot set or alter default_time_to_live for a materialized view. Data in a materialized view always expire at \
              the same time than the corresponding data in the parent table."
         ));
     }

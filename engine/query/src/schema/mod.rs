@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use types::{KeyspaceDef, TableDef, TableId, UserType};
 
+#[cfg(test)]
+pub use document::Document;
 pub use document::{Change, ChangeKind, Target};
 
 /// A snapshot that every shard of a node shares.

@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn replicas_are_paired_one_to_one() {
-        let nodes = |list: &[u16]| list.iter().map(|&n| NodeIndex(n.into())).collect::<Vec<_>>();
+        let nodes = |list: &[u16]| list.iter().map(|&n| NodeIndex(n)).collect::<Vec<_>>();
         let check = |me: u16, base: &[u16], view: &[u16], expect: u16| {
-            let paired = pair(NodeIndex(me.into()), &nodes(base), &nodes(view));
-            assert_eq!(paired, NodeIndex(expect.into()), "{me} of {base:?} to {view:?}");
+            let paired = pair(NodeIndex(me), &nodes(base), &nodes(view));
+            assert_eq!(paired, NodeIndex(expect), "{me} of {base:?} to {view:?}");
         };
         check(1, &[1, 2, 3], &[3, 1, 4], 1);
         check(2, &[1, 2, 3], &[3, 1, 4], 4);
