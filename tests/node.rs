@@ -30,6 +30,9 @@ fn command(node: &Node) -> Command {
     command.arg("--commitlog-sync").arg(node.settings.commitlog_sync);
     command.arg("--shards").arg(node.settings.shards.to_string());
     command.arg("--memtable-mib").arg(node.settings.memtable_mib.to_string()).args(["--cache-mib", "64"]);
+    if node.settings.secured {
+        command.args(["--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer"]);
+    }
     let cluster: Vec<String> = node.cluster.iter().map(Ipv4Addr::to_string).collect();
     command.arg("--nodes").arg(cluster.join(","));
     command
@@ -43,11 +46,13 @@ pub struct Settings {
     pub commitlog_sync: &'static str,
     /// Small ones make a test flush.
     pub memtable_mib: u32,
+    /// Clients log in, and may do what was granted to them.
+    pub secured: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { shards: 2, commitlog_sync: "periodic", memtable_mib: 64 }
+        Settings { shards: 2, commitlog_sync: "periodic", memtable_mib: 64, secured: false }
     }
 }
 
@@ -115,11 +120,15 @@ pub struct Server {
 impl Server {
     /// One node with the default settings and a site of its own, or the server that `ORRERY_TEST_SERVER` names.
     pub fn start() -> Server {
+        Server::start_with(Settings::default())
+    }
+
+    pub fn start_with(settings: Settings) -> Server {
         if let Some(address) = foreign() {
             return Server { process: None, address, log: PathBuf::new(), log_begin: 0, _site: None };
         }
         let site = Site::new(0);
-        let mut server = Server::spawn(&site.node(1, 1, Settings::default()));
+        let mut server = Server::spawn(&site.node(1, 1, settings));
         server._site = Some(site);
         server.await_ready();
         server

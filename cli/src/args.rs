@@ -110,6 +110,13 @@ pub struct Serve {
     /// Name that the nodes of a cluster share and clients see.
     #[arg(long, default_value = "Orrery", value_name = "NAME")]
     pub cluster_name: String,
+    /// Who may connect: AllowAllAuthenticator, or PasswordAuthenticator, under which clients log in as roles. The first
+    /// is `cassandra`, whose password, the same word, wants to be changed at once.
+    #[arg(long, default_value = "AllowAllAuthenticator", value_name = "CLASS")]
+    pub authenticator: String,
+    /// What those who have logged in may do: all with AllowAllAuthorizer, what was granted with CassandraAuthorizer.
+    #[arg(long, default_value = "AllowAllAuthorizer", value_name = "CLASS")]
+    pub authorizer: String,
     /// Number of shards; each is one thread with its own part of the data. Fixed once there is data.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub shards: usize,

@@ -116,6 +116,8 @@ fn node_config(args: &Serve) -> Result<NodeConfig, Failure> {
         node.native_port = args.listen.port();
     }
     config.cluster_name.clone_from(&args.cluster_name);
+    let access = [("authenticator", &args.authenticator), ("authorizer", &args.authorizer)];
+    config.settings.extend(access.map(|(name, class)| (name.to_string(), class.clone())));
     config.sync = match args.commitlog_sync {
         Sync::Batch => SyncMode::Batch,
         Sync::Periodic => SyncMode::Periodic { every: Duration::from_millis(args.commitlog_sync_period) },

@@ -2,8 +2,6 @@
 
 import uuid
 
-import unittest
-
 from cassandra import InvalidRequest
 from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.query import BatchStatement, SimpleStatement

@@ -1,7 +1,7 @@
 //! The Python driver works: one test per ability, each against a server of its own. The checks are in
 //! `python_driver.py` and, a file for each further topic, beside it, class by class.
 
-use orrery_tests::node::Server;
+use orrery_tests::node::{Server, Settings};
 use orrery_tests::python;
 
 fn check(class: &str) {
@@ -9,7 +9,11 @@ fn check(class: &str) {
 }
 
 fn check_in(file: &str, class: &str) {
-    let server = Server::start();
+    check_with(file, class, Settings::default());
+}
+
+fn check_with(file: &str, class: &str, settings: Settings) {
+    let server = Server::start_with(settings);
     let address = server.address();
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let output = python::script(file, &[&host, &port, class]);
@@ -54,6 +58,11 @@ fn compression() {
 #[test]
 fn versions() {
     check_in("protocol.py", "Versions");
+}
+
+#[test]
+fn security() {
+    check_with("security.py", "Security", Settings { secured: true, ..Settings::default() });
 }
 
 #[test]

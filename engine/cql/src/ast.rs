@@ -4,6 +4,8 @@
 
 mod derived;
 
+pub mod access;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -75,6 +77,7 @@ pub enum Statement {
         arguments: Option<Vec<CqlType>>,
         if_exists: bool,
     },
+    Access(access::AccessStatement),
 }
 
 /// `keyspace.name`, or a name in the session's keyspace.
@@ -232,6 +235,8 @@ pub struct Select {
     pub bypass_cache: bool,
     /// `USING TIMEOUT ..`
     pub timeout: Option<Term>,
+    /// `USING SERVICE LEVEL`: whose timeout applies.
+    pub service_level: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -14,7 +14,8 @@ use types::{AggregateDef, FunctionDef, KeyspaceDef, Replication, TableDef, Table
 
 use column_type::UserTypesByName;
 pub(crate) use column_type::lookup as lookup_type;
-pub(crate) use function::initial_state;
+pub(crate) use function::{FunctionDdl, initial_state};
+pub(crate) use user_type::TypeDdl;
 
 use crate::error::{QueryError, invalid};
 use crate::schema::{Change, ChangeKind, Schema, Target, describe};

@@ -10,6 +10,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
 mod coordinator;
 mod counts;
 mod ddl;
@@ -28,6 +29,7 @@ mod snapshots;
 mod system;
 mod view;
 
+pub use access::Authenticator;
 pub use counts::{Counts, CountsView, DRIFT_CLASSES_US};
 pub use error::QueryError;
 pub use execute::{Client, Outcome};

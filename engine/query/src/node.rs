@@ -15,6 +15,7 @@ use reactor::Group;
 use storage::{ListPaths, Storage};
 use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
 
+use crate::access::{Authenticator, Authorizer, Hasher};
 use crate::counts::Counts;
 use crate::error::{QueryError, invalid, server};
 use crate::prepared::PreparedCache;
@@ -81,6 +82,9 @@ pub struct Node {
     pub(crate) system: SystemTables,
     pub settings: Settings,
     pub counts: Counts,
+    pub authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) hasher: Hasher,
     pub(crate) prepared: RefCell<PreparedCache>,
     /// Partitions of which this shard's replica takes a step of Paxos now.
     pub(crate) paxos_locks: Locks,
@@ -115,12 +119,16 @@ impl Node {
         schema: Arc<Schema>,
     ) -> Result<Rc<Self>, SettingError> {
         let (shard, shards) = reactor::shard_index();
+        let settings = Settings::new(&config.settings)?;
         let node = Rc::new(Self {
             prepared: RefCell::new(PreparedCache::new(config.prepared_max)),
-            settings: Settings::new(&config.settings)?,
             paxos_locks: Locks::default(),
             paxos_turns: Locks::default(),
             counts: Counts::default(),
+            authenticator: settings.class("authenticator", "a known authenticator", Authenticator::from_name)?,
+            authorizer: settings.class("authorizer", "a known authorizer", Authorizer::from_name)?,
+            hasher: Hasher::new(),
+            settings,
             config,
             topology,
             storage,
@@ -241,7 +249,12 @@ impl Node {
                 Some(_) => {}
             }
         }
-        self.take_schema(schema.clone());
+        // A change of roles and grants alone changes no plan.
+        if changes.is_empty() {
+            *self.schema.borrow_mut() = schema.clone();
+        } else {
+            self.take_schema(schema.clone());
+        }
         for table in old.tables() {
             if schema.table_by_id(table.id).is_none() {
                 self.storage.drop_table(table.id).await.map_err(server)?;

@@ -109,6 +109,7 @@ pub(crate) fn plan_text(node: &Node, text: &str, keyspace: Option<&str>) -> Resu
             plan: Plan::Describe(describe),
             markers: Vec::new(),
             partition_key: Vec::new(),
+            needs: Vec::new(),
         }));
     }
     let parsed = cql::parse(text)?;

@@ -59,6 +59,16 @@ impl AggregateDef {
         std::iter::once(&self.state_type).chain(&self.arguments).cloned().collect()
     }
 
+    /// Itself and what it calls: names with arguments' types.
+    pub fn functions(&self) -> Vec<(String, Vec<CqlType>)> {
+        let state = &self.state_type;
+        let mut all =
+            vec![(self.name.clone(), self.arguments.clone()), (self.state_function.clone(), self.state_arguments())];
+        all.extend(self.reduce_function.clone().map(|name| (name, vec![state.clone(), state.clone()])));
+        all.extend(self.final_function.clone().map(|name| (name, vec![state.clone()])));
+        all
+    }
+
     /// Whether it calls a function of this signature.
     pub fn calls(&self, function: &str) -> bool {
         let state = &self.state_type;

@@ -39,6 +39,9 @@ impl Parser<'_> {
         if self.take_table_keyword() {
             return self.create_table().map(Statement::CreateTable);
         }
+        if let Some(statement) = self.create_access()? {
+            return Ok(statement);
+        }
         if self.take_keyword("TYPE") {
             return self.create_type();
         }
@@ -60,6 +63,9 @@ impl Parser<'_> {
         if self.take_table_keyword() {
             let if_exists = self.if_exists()?;
             return Ok(Statement::DropTable { name: self.table_name()?, if_exists });
+        }
+        if let Some(statement) = self.drop_access()? {
+            return Ok(statement);
         }
         if self.take_keyword("TYPE") {
             let if_exists = self.if_exists()?;
@@ -88,6 +94,9 @@ impl Parser<'_> {
             let name = self.table_name()?;
             let change = self.table_change()?;
             return Ok(Statement::AlterTable(AlterTable { name, if_exists, change }));
+        }
+        if let Some(statement) = self.alter_access()? {
+            return Ok(statement);
         }
         if self.take_keyword("TYPE") {
             return self.alter_type();
@@ -268,7 +277,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn property_map(&self, literal: Term) -> Result<BTreeMap<String, String>, ParseError> {
+    pub(super) fn property_map(&self, literal: Term) -> Result<BTreeMap<String, String>, ParseError> {
         let entries = match literal {
             Term::Map(entries) => entries,
             Term::Set(items) if items.is_empty() => Vec::new(),

@@ -36,6 +36,7 @@ impl Parser<'_> {
             allow_filtering: false,
             bypass_cache: false,
             timeout: None,
+            service_level: None,
         };
         if self.is_keyword("WHERE") {
             select.filter = self.where_clause()?;
@@ -61,6 +62,10 @@ impl Parser<'_> {
         }
         select.allow_filtering = self.take_keywords(&["ALLOW", "FILTERING"])?;
         select.bypass_cache = self.take_keywords(&["BYPASS", "CACHE"])?;
+        if self.is_service_level_at(1) && self.take_keyword("USING") {
+            self.expect_service_level()?;
+            select.service_level = Some(self.service_level_name()?);
+        }
         select.timeout = self.using_only(&["TIMEOUT"])?.timeout;
         Ok(select)
     }

@@ -46,6 +46,28 @@ pub(super) fn resolve(
     }))
 }
 
+impl FunctionDdl {
+    /// What a CREATE FUNCTION makes, if that can be told.
+    pub fn function(&self, schema: &Schema) -> Option<FunctionDef> {
+        let FunctionDdl::Create { keyspace, create } = self else { return None };
+        function(create, keyspace, &schema.types_of(keyspace)).ok()
+    }
+
+    pub fn aggregate(&self, schema: &Schema) -> Option<AggregateDef> {
+        let FunctionDdl::CreateAggregate { keyspace, create } = self else { return None };
+        aggregate(create, keyspace, &schema.types_of(keyspace)).ok()
+    }
+
+    /// The signature of what a DROP takes away.
+    pub fn dropped(&self, schema: &Schema) -> Option<String> {
+        let decision = decide(self, schema).ok()??;
+        match decision.change.target {
+            Target::Function(_, signature) | Target::Aggregate(_, signature) => Some(signature),
+            _ => None,
+        }
+    }
+}
+
 fn argument_type(ty: &CqlType, keyspace: &str, known: &UserTypesByName) -> Result<CqlType, QueryError> {
     let ty = lookup(ty, keyspace, known)?;
     column_type::check_inside(&ty)?;

@@ -8,11 +8,13 @@ use cql::Version;
 pub struct Client {
     keyspace: RefCell<Option<String>>,
     version: Cell<Version>,
+    /// Who has logged in; `None` when nobody needs to.
+    role: RefCell<Option<Rc<str>>>,
 }
 
 impl Client {
     pub fn new() -> Rc<Self> {
-        Rc::new(Self { keyspace: RefCell::new(None), version: Cell::default() })
+        Rc::new(Self { keyspace: RefCell::new(None), version: Cell::default(), role: RefCell::new(None) })
     }
 
     pub(crate) fn keyspace(&self) -> Option<String> {
@@ -26,6 +28,15 @@ impl Client {
 
     pub(crate) fn use_keyspace(&self, keyspace: &str) {
         *self.keyspace.borrow_mut() = Some(keyspace.to_string());
+    }
+
+    pub fn role(&self) -> Option<Rc<str>> {
+        self.role.borrow().clone()
+    }
+
+    /// The client has proved to be `role`.
+    pub fn log_in(&self, role: &str) {
+        *self.role.borrow_mut() = Some(role.into());
     }
 
     /// The protocol that the client speaks: some answers depend on it.

@@ -64,6 +64,8 @@ impl Change {
             Target::Table(keyspace, table) | Target::Index(keyspace, table, _) => {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Table(table.clone()) }
             }
+            // No client is told, so no change is made of it.
+            Target::Access(_) => SchemaChange { change, keyspace: String::new(), target: SchemaTarget::Keyspace },
         }
     }
 }
@@ -94,6 +96,8 @@ fn signature_parts(signature: &str) -> (String, Vec<String>) {
 pub(crate) struct Execution<'a> {
     pub parameters: &'a Parameters<'a>,
     pub values: &'a [Value<'a>],
+    /// Of the role's service level, when the statement says none.
+    pub timeout: Option<Duration>,
 }
 
 impl Node {
@@ -157,8 +161,9 @@ impl Node {
         parameters: &Parameters<'_>,
     ) -> Result<Outcome, QueryError> {
         let values = in_order(parameters.values, &prepared.marker_names)?;
-        let execution = Execution { parameters, values: &values };
+        let execution = Execution { parameters, values: &values, timeout: self.level_timeout(client) };
         self.count_statement(&prepared.planned.plan, parameters);
+        self.authorize(client, &prepared.planned.needs)?;
         match &prepared.planned.plan {
             Plan::Modify(modify) => {
                 if let Some(conditions) = &modify.condition {
@@ -177,9 +182,9 @@ impl Node {
             Plan::Batch(batch) => {
                 let context = self.context();
                 let timestamp = modify::timestamp_of(batch.timestamp.as_ref(), &values, &context)?;
-                let timeout = timeout_of(batch.timeout.as_ref(), &values, &context)?;
+                let timeout = timeout_of(batch.timeout.as_ref(), &values, &context)?.or(execution.timeout);
                 let parameters = Parameters { timestamp: timestamp.or(parameters.timestamp), ..*parameters };
-                let execution = Execution { parameters: &parameters, values: &values };
+                let execution = Execution { parameters: &parameters, ..execution };
                 let statements: Vec<_> = batch.statements.iter().map(|modify| (modify, execution)).collect();
                 if let Some(answer) = &batch.answer {
                     let skip = parameters.skip_metadata;
@@ -190,7 +195,8 @@ impl Node {
                 Ok(warning.into_iter().fold(Outcome::Void, Outcome::warn))
             }
             Plan::Schema(ddl) => {
-                let change = Box::pin(agreement::change(self, ddl.clone())).await?;
+                let change =
+                    Box::pin(agreement::change(self, ddl.clone(), client.role().map(|role| role.to_string()))).await?;
                 Ok(change.map_or(Outcome::Void, |change| {
                     Outcome::of(|out| response::encode_schema_change(out, &change.to_protocol()))
                 }))
@@ -207,6 +213,7 @@ impl Node {
                 client.use_keyspace(keyspace);
                 Ok(Outcome::of(|out| response::encode_set_keyspace(out, keyspace)))
             }
+            Plan::Access(plan) => Box::pin(self.run_access(client, plan)).await,
             Plan::Describe(describe) => describe.execute(self, client.keyspace().as_deref()).map(Outcome::Body),
         }
     }
@@ -220,6 +227,7 @@ impl Node {
                 QueryOrId::Id(id) => self.prepared(id)?.ok_or_else(|| QueryError::unprepared(id))?,
                 QueryOrId::Query(text) => Rc::new(prepared::plan_text(self, text, keyspace.as_deref())?),
             };
+            self.authorize(client, &prepared.planned.needs)?;
             let values = in_order(statement.values, &prepared.marker_names)?;
             parts.push((prepared, values));
         }
@@ -235,12 +243,13 @@ impl Node {
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
                 ));
             };
-            statements.push((modify, Execution { parameters: &parameters, values }));
+            statements.push((modify, Execution { parameters: &parameters, values, timeout: None }));
         }
         if let Some(answer) = plan::batch_answer(statements.iter().map(|(modify, _)| *modify)) {
             return self.modify_if(&statements, &answer, false, None).await.map(Outcome::Body);
         }
-        let warning = self.modify_together(batch.kind, &statements, batch.consistency, None).await?;
+        let timeout = self.level_timeout(client);
+        let warning = self.modify_together(batch.kind, &statements, batch.consistency, timeout).await?;
         Ok(warning.into_iter().fold(Outcome::Void, Outcome::warn))
     }
 

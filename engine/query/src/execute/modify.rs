@@ -223,7 +223,7 @@ impl Node {
             true => Box::pin(self.current(modify, execution, &context)).await?,
         };
         // Encoded at once: only the bytes have to wait for the replicas.
-        let timeout = super::timeout_of(modify.timeout.as_ref(), execution.values, &context)?;
+        let timeout = super::timeout_of(modify.timeout.as_ref(), execution.values, &context)?.or(execution.timeout);
         let partitions = partitions(self, modify, execution, &context, &current)?;
         if modify.counts() {
             return Box::pin(self.count(table, partitions, consistency)).await;

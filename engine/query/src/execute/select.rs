@@ -1,6 +1,7 @@
 //! SELECT executed: partitions by key, or the ring range by range, page by page.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use storage::{Bytes, Partition, ReadCommand, ScanCommand, Slice};
 use types::Token;
@@ -90,6 +91,20 @@ impl Node {
         collector.finish(state.as_deref(), parameters.skip_metadata)
     }
 
+    /// What the statement says, or else the service level that it names, or else the role's.
+    fn select_timeout(
+        &self,
+        select: &Select,
+        execution: &Execution<'_>,
+        context: &Context,
+    ) -> Result<Option<Duration>, QueryError> {
+        let said = super::timeout_of(select.timeout.as_ref(), execution.values, context)?;
+        match (said, &select.service_level) {
+            (None, Some(name)) => Ok(self.schema().access.level(name)?.timeout()),
+            (said, _) => Ok(said.or(execution.timeout)),
+        }
+    }
+
     async fn select_keys(
         self: &Rc<Self>,
         select: &Select,
@@ -133,7 +148,7 @@ impl Node {
     ) -> Result<Flow, QueryError> {
         let table = &select.table;
         let token = Token::of_key(&key);
-        let timeout = super::timeout_of(select.timeout.as_ref(), execution.values, context)?;
+        let timeout = self.select_timeout(select, &execution, context)?;
         loop {
             let limit_rows = collector.wanted();
             let command = ReadCommand {
@@ -177,7 +192,7 @@ impl Node {
         let table = &select.table;
         let slices = select.slices.slices(table, execution.values, context)?;
         let slices = if select.slices.is_all() { Vec::new() } else { slices };
-        let timeout = super::timeout_of(select.timeout.as_ref(), execution.values, context)?;
+        let timeout = self.select_timeout(select, &execution, context)?;
         let resume = collector.position.clone().map(|position| (Token::of_key(&position.key), position));
         for range in self.ranges(&table.keyspace, tokens)? {
             let mut after = None;

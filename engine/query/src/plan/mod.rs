@@ -33,6 +33,7 @@ pub(crate) use selection::{Aggregate, Expression, Part};
 pub(crate) use source::{Bound, Context, JsonMember, Source, Values};
 pub(crate) use tuple::{BoundTuples, TupleFilter};
 
+use crate::access::{self, AccessPlan, Need, Permission, Resource};
 use crate::ddl::{self, Ddl};
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
@@ -51,6 +52,8 @@ pub(crate) enum Plan {
     },
     Use(String),
     Describe(crate::describe::Describe),
+    /// About roles, grants or service levels.
+    Access(AccessPlan),
 }
 
 /// A batch written as one statement.
@@ -74,9 +77,17 @@ pub(crate) struct Markers {
     /// For whom the markers are: the statement's table.
     keyspace: String,
     table: String,
+    /// That users' functions may be called.
+    needs: std::cell::RefCell<Vec<Need>>,
 }
 
 impl Markers {
+    /// The statement calls a user's function.
+    fn executes(&self, keyspace: &str, name: &str, arguments: &[CqlType]) {
+        let function = Resource::function(keyspace, name, arguments);
+        self.needs.borrow_mut().push(Need::new(Permission::Execute, &function));
+    }
+
     pub fn want(&mut self, marker: u16, name: &str, ty: &CqlType) {
         let name = self.names[marker as usize].as_deref().unwrap_or(name);
         let spec = ColumnSpec::new(&self.keyspace, &self.table, name, ty.clone());
@@ -101,6 +112,8 @@ pub(crate) struct Planned {
     pub markers: Vec<ColumnSpec>,
     /// For each component of the partition key the marker that gives it; empty when markers do not give them all.
     pub partition_key: Vec<u16>,
+    /// What a role must have been granted to execute it.
+    pub needs: Vec<Need>,
 }
 
 /// Plans `parsed`. `keyspace` is the session's.
@@ -113,6 +126,7 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
         session_keyspace: keyspace.map(str::to_string),
         keyspace: String::new(),
         table: String::new(),
+        needs: Default::default(),
     };
     let mut partition_key = Vec::new();
     let plan = match &parsed.statement {
@@ -146,14 +160,17 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
             }
             Plan::Truncate { table, timeout }
         }
+        Statement::Access(statement) => Plan::Access(AccessPlan::new(node, statement, keyspace)?),
         other => match ddl::resolve(other, keyspace, &markers.schema)? {
             Some(ddl) => Plan::Schema(ddl),
             None => return Err(invalid!("This statement is not supported yet")),
         },
     };
+    let mut needs = access::needs_of(&plan, &markers.schema);
+    needs.append(&mut markers.needs.borrow_mut());
     let markers: Option<Vec<ColumnSpec>> = markers.specs.into_iter().collect();
     let markers = markers.ok_or_else(|| invalid!("Bind variables cannot be used here"))?;
-    Ok(Planned { plan, markers, partition_key })
+    Ok(Planned { plan, markers, partition_key, needs })
 }
 
 fn plan_batch(

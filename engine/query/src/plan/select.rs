@@ -33,6 +33,8 @@ pub(crate) struct Select {
     pub index: Option<IndexSearch>,
     /// `USING TIMEOUT`
     pub timeout: Option<Source>,
+    /// Whose timeout applies in place of the role's.
+    pub service_level: Option<String>,
 }
 
 /// Which rows make one row of the result.
@@ -117,6 +119,7 @@ pub(super) fn plan(
         bypass_cache: select.bypass_cache,
         index,
         timeout,
+        service_level: select.service_level.clone(),
         table,
     })
 }

@@ -15,7 +15,8 @@ use reactor::sync::Semaphore;
 use reactor::{Group, fs, time};
 
 use super::document::{Change, Document, DocumentError};
-use super::{ChangeKind, Schema};
+use super::{ChangeKind, Schema, Target};
+use crate::access::{self, Command, Resource};
 use crate::ddl::{self, Ddl};
 use crate::error::{self, QueryError};
 use crate::node::Node;
@@ -62,30 +63,82 @@ impl Agreement {
     }
 }
 
-/// Executes a schema statement from any shard. `None`: nothing to change (`IF NOT EXISTS`).
-pub(crate) async fn change(node: &Rc<Node>, ddl: Ddl) -> Result<Option<Change>, QueryError> {
+/// Executes a schema statement from any shard, on behalf of the role `creator`. `None`: nothing to change (`IF NOT
+/// EXISTS`).
+pub(crate) async fn change(node: &Rc<Node>, ddl: Ddl, creator: Option<String>) -> Result<Option<Change>, QueryError> {
     if node.shard == 0 {
-        return change_here(node, ddl).await;
+        return change_here(node, ddl, creator).await;
     }
     reactor::submit_to_with(0, Group::Maintenance, "schema-change", move || async move {
         let node = reactor::local::<Node>().ok_or_else(starting)?;
-        change_here(&node, ddl).await
+        change_here(&node, ddl, creator).await
     })
     .await
+}
+
+/// Executes a statement about roles, grants or service levels from any shard.
+pub(crate) async fn change_access(node: &Rc<Node>, command: Command) -> Result<(), QueryError> {
+    if node.shard == 0 {
+        return change_access_here(node, command).await;
+    }
+    reactor::submit_to_with(0, Group::Maintenance, "access-change", move || async move {
+        let node = reactor::local::<Node>().ok_or_else(starting)?;
+        change_access_here(&node, command).await
+    })
+    .await
+}
+
+async fn change_access_here(node: &Rc<Node>, command: Command) -> Result<(), QueryError> {
+    let keeper = Agreement::of_shard()?;
+    let _turn = keeper.one_at_a_time.acquire(1).await;
+    let entries = node.schema().access.decide(&command)?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let now_us = reactor::wall_us() as i64;
+    let mut document = keeper.document.borrow().clone();
+    for (target, record) in entries {
+        document.set(target, record, now_us);
+    }
+    take_over(node, &keeper, document, &[]).await?;
+    push(node, &keeper).await;
+    Ok(())
+}
+
+/// What the grants are about that a change of `target` entails.
+fn resources(target: &Target, schema: &Schema) -> Vec<Resource> {
+    match target {
+        Target::Function(keyspace, signature) | Target::Aggregate(keyspace, signature) => {
+            access::function_of(schema, keyspace, signature).into_iter().collect()
+        }
+        Target::Keyspace(keyspace) => vec![Resource::keyspace(keyspace), Resource::FunctionsIn(keyspace.clone())],
+        Target::Table(keyspace, table) => vec![Resource::table(keyspace, table)],
+        Target::Type(..) | Target::Index(..) | Target::Access(_) => Vec::new(),
+    }
 }
 
 fn starting() -> QueryError {
     error::server("the node is still starting")
 }
 
-async fn change_here(node: &Rc<Node>, ddl: Ddl) -> Result<Option<Change>, QueryError> {
+async fn change_here(node: &Rc<Node>, ddl: Ddl, creator: Option<String>) -> Result<Option<Change>, QueryError> {
     let keeper = Agreement::of_shard()?;
     let _turn = keeper.one_at_a_time.acquire(1).await;
     let now_us = reactor::wall_us() as i64;
     let data_centres = node.topology.data_centers();
     let Some(decision) = ddl::decide(&ddl, &node.schema(), data_centres, now_us)? else { return Ok(None) };
+    let dropped = decision.entries.iter().filter(|(_, statement)| statement.is_none());
+    let dropped: Vec<Resource> = dropped.flat_map(|(target, _)| resources(target, &node.schema())).collect();
+    let created = match decision.change.kind {
+        ChangeKind::Created => match &ddl {
+            Ddl::Function(ddl) => access::created_by(ddl, &node.schema()).into_iter().collect(),
+            _ => resources(&decision.change.target, &node.schema()),
+        },
+        _ => Vec::new(),
+    };
+    let grants = node.schema().access.follow(&created, creator.as_deref(), &dropped);
     let mut document = keeper.document.borrow().clone();
-    for (target, statement) in decision.entries {
+    for (target, statement) in decision.entries.into_iter().chain(grants) {
         document.set(target, statement, now_us);
     }
     take_over(node, &keeper, document, std::slice::from_ref(&decision.change)).await?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use types::{KeyspaceDef, TableDef};
 
 use super::Schema;
+use crate::access::{self, Access, Record};
 use crate::ddl;
 
 /// What an entry is about. Keyspaces sort before types, and these before tables.
@@ -21,6 +22,8 @@ pub enum Target {
     Table(String, String),
     /// Keyspace, table, index.
     Index(String, String, String),
+    /// A role, a grant or a service level, by the key of its record.
+    Access(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +83,10 @@ impl Document {
                 (true, false) => Some(ChangeKind::Dropped),
                 (false, false) => None,
             };
-            changes.extend(kind.map(|kind| Change { kind, target: target.clone() }));
+            // Clients are told of definitions alone.
+            if !matches!(target, Target::Access(_)) {
+                changes.extend(kind.map(|kind| Change { kind, target: target.clone() }));
+            }
             self.entries.insert(target, theirs);
         }
         changes
@@ -104,6 +110,7 @@ impl Document {
                 Target::Index(ks, table, name) => {
                     writeln!(text, "{} index {ks}.{table}.{name} {statement}", entry.changed_us)
                 }
+                Target::Access(key) => writeln!(text, "{} access {key} {statement}", entry.changed_us),
             };
         }
         text
@@ -130,6 +137,7 @@ impl Document {
                     let (table, index) = rest.split_once('.').ok_or_else(malformed)?;
                     Target::Index(ks.into(), table.into(), index.into())
                 }
+                ("access", _) => Target::Access(name.into()),
                 _ => return Err(malformed()),
             };
             let statement = (!statement.is_empty()).then(|| unescape(statement));
@@ -219,6 +227,8 @@ impl Document {
                     def.version = entry.changed_us as u64;
                     keyspace.tables.insert(name.clone(), Arc::new(def));
                 }
+                // All of them together, below.
+                Target::Access(_) => {}
                 Target::Index(ks, table, _) => {
                     derived.indexes.push((ks, table, target, statement, entry.changed_us as u64));
                 }
@@ -226,7 +236,16 @@ impl Document {
         }
         derived.build(&mut keyspaces).map_err(|(target, error)| DocumentError::Definition { target, cause: error })?;
         let keyspaces = keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect();
-        Ok(Schema::new(self.version(), keyspaces))
+        Ok(Schema::new(self.version(), keyspaces, self.access()))
+    }
+
+    fn access(&self) -> Access {
+        let untouched = !self.entries.contains_key(&Target::Access(access::role_key(access::DEFAULT_SUPERUSER)));
+        let record = |(target, entry): (&Target, &Entry)| match (target, &entry.statement) {
+            (Target::Access(_), Some(statement)) => Record::decode(statement),
+            _ => None,
+        };
+        Access::new(self.entries.iter().filter_map(record), untouched)
     }
 }
 

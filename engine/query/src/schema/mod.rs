@@ -20,22 +20,26 @@ use types::{KeyspaceDef, TableDef, TableId, UserType};
 pub use document::Document;
 pub use document::{Change, ChangeKind, Target};
 
+use crate::access::{self, Access, Resource};
+
 /// A snapshot that every shard of a node shares.
 #[derive(Debug, Default)]
 pub struct Schema {
     pub version: u128,
     pub keyspaces: BTreeMap<String, Arc<KeyspaceDef>>,
     by_id: BTreeMap<TableId, Arc<TableDef>>,
+    /// Who may do what.
+    pub(crate) access: Access,
 }
 
 impl Schema {
-    pub(crate) fn new(version: u128, keyspaces: BTreeMap<String, Arc<KeyspaceDef>>) -> Self {
+    pub(crate) fn new(version: u128, keyspaces: BTreeMap<String, Arc<KeyspaceDef>>, access: Access) -> Self {
         let by_id = keyspaces
             .values()
             .flat_map(|keyspace| keyspace.tables.values())
             .map(|table| (table.id, table.clone()))
             .collect();
-        Self { version, keyspaces, by_id }
+        Self { version, keyspaces, by_id, access }
     }
 
     pub fn keyspace(&self, name: &str) -> Option<&Arc<KeyspaceDef>> {
@@ -53,6 +57,14 @@ impl Schema {
 
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableDef>> {
         self.by_id.get(&id)
+    }
+
+    /// Whether the function or aggregate exists.
+    pub(crate) fn has_function(&self, function: &Resource) -> bool {
+        let Resource::Function(keyspace, ..) = function else { return false };
+        let Some(known) = self.keyspaces.get(keyspace) else { return false };
+        let mut signatures = known.functions.keys().chain(known.aggregates.keys());
+        signatures.any(|signature| access::function_of(self, keyspace, signature).as_ref() == Some(function))
     }
 
     /// Every table that keeps its rows in storage.

@@ -192,6 +192,17 @@ impl Settings {
     }
 
     /// Of a text, or of what is `true`, `false` or `warn`; empty for other kinds.
+    /// A setting that names one of ours, with or without a package before it.
+    pub fn class<T>(
+        &self,
+        name: &str,
+        expected: &'static str,
+        find: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, SettingError> {
+        let value = self.text(name);
+        find(&value).ok_or(SettingError::Value { name: name.to_string(), value, expected })
+    }
+
     pub fn text(&self, name: &str) -> String {
         match self.values.borrow().get(name) {
             Some((Value::Text(value), _)) => value.clone(),

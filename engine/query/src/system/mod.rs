@@ -22,7 +22,9 @@ use storage::Partition;
 use types::{KeyspaceDef, Replication, TableDef};
 
 pub use facts::Facts;
+pub(crate) use rows::Values;
 
+use crate::access::tables;
 use crate::ddl;
 use crate::schema::Schema;
 
@@ -31,7 +33,8 @@ pub const RELEASE_VERSION: &str = "4.1.0";
 /// The version of the language, as in Cassandra 4.0.
 pub const CQL_VERSION: &str = "3.4.5";
 
-pub const KEYSPACES: [&str; 4] = ["system", "system_distributed", "system_schema", "system_virtual_schema"];
+pub const KEYSPACES: [&str; 5] =
+    ["system", "system_auth", "system_distributed", "system_schema", "system_virtual_schema"];
 
 /// Whether statements must not change the keyspace.
 pub fn is_system(keyspace: &str) -> bool {
@@ -89,7 +92,7 @@ impl SystemTables {
         for name in KEYSPACES {
             keyspaces.insert(name.to_string(), KeyspaceDef::new(name, Replication::Local));
         }
-        for text in definitions::TABLES.iter().chain(virtual_definitions::TABLES) {
+        for text in definitions::TABLES.iter().chain(virtual_definitions::TABLES).chain(&tables::TABLES) {
             let table = ddl::read_table(text, &BTreeMap::new()).expect("the definitions are constant and tested");
             if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
                 keyspace.tables.insert(table.name.clone(), Arc::new(table));
@@ -131,7 +134,7 @@ mod tests {
     fn every_definition_is_read() {
         let system = SystemTables::new();
         let count: usize = system.keyspaces().map(|keyspace| keyspace.tables.len()).sum();
-        let made = definitions::TABLES.len() + virtual_definitions::TABLES.len();
+        let made = definitions::TABLES.len() + virtual_definitions::TABLES.len() + tables::TABLES.len();
         assert_eq!(count, made + stored_tables().len());
         assert!(stored_tables().iter().all(|table| is_stored(table)));
         assert!(system.keyspace("system").is_some_and(|keyspace| keyspace.tables.contains_key("local")));

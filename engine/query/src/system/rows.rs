@@ -11,9 +11,10 @@ use types::{
 
 use super::facts::Facts;
 use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View, virtual_rows};
+use crate::access;
 
 /// Values by column name; a column that is absent is null.
-pub(super) type Values = BTreeMap<&'static str, Vec<u8>>;
+pub(crate) type Values = BTreeMap<&'static str, Vec<u8>>;
 
 pub(super) fn text(value: impl AsRef<str>) -> Vec<u8> {
     value.as_ref().as_bytes().to_vec()
@@ -91,6 +92,11 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
         ("system_schema", "views" | "indexes")
         | ("system", "built_views" | "IndexInfo")
         | ("system_distributed", "view_build_status") => super::derived::rows(table, view),
+        ("system_auth", name) => access::tables::rows(name, &view.schema.access),
+        (
+            "system",
+            name @ ("roles" | "role_members" | "role_permissions" | "role_attributes" | "service_levels_v2"),
+        ) => access::tables::rows(name, &view.schema.access),
         _ => virtual_rows::rows(table, view, facts),
     }
 }

@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use cql::frame::{self, EVENT_STREAM};
 use cql::request::EventKind;
-use cql::response::{Error, Event, encode_supported};
+use cql::response::{Error, Event, encode_auth_token, encode_authenticate, encode_supported};
 use cql::{Compression, Header, Opcode, Request, Version};
+use query::Authenticator;
 
 use super::Session;
 
@@ -14,6 +15,8 @@ use super::Session;
 pub(super) enum Stage {
     #[default]
     New,
+    /// STARTUP was answered by AUTHENTICATE.
+    Authenticating,
     Ready,
 }
 
@@ -21,6 +24,7 @@ impl Stage {
     pub fn unexpected(self, opcode: Opcode) -> Error {
         let wanted = match self {
             Stage::New => "STARTUP or OPTIONS",
+            Stage::Authenticating => "AUTH_RESPONSE",
             Stage::Ready => "a statement",
         };
         Error::protocol(format!("Unexpected message {}, expecting {wanted}", opcode.name()))
@@ -35,13 +39,13 @@ impl Session {
                 Ok(compression) => return Some(self.started(stream, header.version, compression)),
                 Err(error) => self.refuse(stream, error),
             },
-            Ok(Request::Options) => self.supported(stream),
+            Ok(Request::Options) if self.stage.get() != Stage::Authenticating => self.supported(stream),
             Ok(Request::Register(kinds)) if self.stage.get() == Stage::Ready => {
                 self.register(&kinds);
                 self.reply(stream, Opcode::Ready, |_| ());
             }
-            Ok(Request::AuthResponse(_)) => {
-                self.refuse(stream, Error::protocol("Unexpected AUTH_RESPONSE: no authentication was asked for"));
+            Ok(Request::AuthResponse(token)) if self.stage.get() == Stage::Authenticating => {
+                self.authenticate(stream, token.unwrap_or_default().to_vec());
             }
             Ok(_) => self.refuse(stream, self.stage.get().unexpected(header.opcode)),
             Err(error) => self.refuse(stream, Error::protocol(error.to_string())),
@@ -86,14 +90,35 @@ impl Session {
 
     /// Answers STARTUP; after that, in v5, all goes in segments.
     fn started(&self, stream: i16, version: Version, compression: Compression) -> (Version, Compression) {
-        self.reply(stream, Opcode::Ready, |_| ());
-        self.stage.set(Stage::Ready);
+        match self.node.authenticator {
+            Authenticator::AllowAll => {
+                self.reply(stream, Opcode::Ready, |_| ());
+                self.stage.set(Stage::Ready);
+            }
+            Authenticator::Password => {
+                let class = Authenticator::PASSWORD_CLASS;
+                self.reply(stream, Opcode::Authenticate, |out| encode_authenticate(out, class));
+                self.stage.set(Stage::Authenticating);
+            }
+        }
         if version >= Version::V5 {
             self.outbox.begin_segments(compression == Compression::Lz4);
         } else {
             self.compression.set(compression);
         }
         (version, compression)
+    }
+
+    /// One attempt after another: a client may try again on the same connection.
+    fn authenticate(self: &Rc<Self>, stream: i16, token: Vec<u8>) {
+        self.run(async move |session| match session.node.authenticate(&token).await {
+            Ok(role) => {
+                session.client.log_in(&role);
+                session.stage.set(Stage::Ready);
+                session.reply(stream, Opcode::AuthSuccess, |out| encode_auth_token(out, None));
+            }
+            Err(error) => session.refuse(stream, error),
+        });
     }
 
     fn register(self: &Rc<Self>, kinds: &[EventKind]) {

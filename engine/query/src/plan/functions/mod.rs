@@ -80,6 +80,18 @@ pub(super) fn choose(
     arguments: &[Argument<'_>],
     markers: &Markers,
 ) -> Result<(Function, Vec<CqlType>), QueryError> {
+    let chosen = find(name, arguments, markers)?;
+    if let (Function::User(user), types) = &chosen {
+        markers.executes(user.keyspace(), &name.name, types);
+    }
+    Ok(chosen)
+}
+
+fn find(
+    name: &QualifiedName,
+    arguments: &[Argument<'_>],
+    markers: &Markers,
+) -> Result<(Function, Vec<CqlType>), QueryError> {
     let lower = name.name.to_ascii_lowercase();
     let native = name.keyspace.as_deref().is_none_or(|keyspace| keyspace == "system");
     if native && let Some(found) = generic(&lower, arguments, markers)? {

@@ -28,6 +28,10 @@ impl UserFunction {
         format!("{}.{}", self.def.keyspace, self.def.name)
     }
 
+    pub fn keyspace(&self) -> &str {
+        &self.def.keyspace
+    }
+
     pub fn result(&self) -> CqlType {
         self.def.returns.clone()
     }
@@ -89,6 +93,9 @@ impl UserAggregate {
             let found = keyspace.and_then(|keyspace| keyspace.functions.get(&signature));
             UserFunction::new(found.ok_or_else(|| invalid!("Function {}.{signature} not found", def.keyspace))?)
         };
+        for (name, arguments) in def.functions() {
+            markers.executes(&def.keyspace, &name, &arguments);
+        }
         let finish = def.final_function.as_ref();
         let initial = match &def.initial {
             None => None,

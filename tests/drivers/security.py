@@ -1,0 +1,160 @@
+"""Roles, passwords and permissions, through the Python driver: security.py HOST PORT CLASS[.test] ...
+
+For a server with PasswordAuthenticator and CassandraAuthorizer; see python_driver.py.
+"""
+
+import itertools
+import unittest
+
+from cassandra import InvalidRequest, Unauthorized
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import NoHostAvailable
+from cassandra.protocol import SyntaxException
+from cassandra.query import BatchStatement
+from python_driver import connect, eventually, main
+
+
+def log_in(name, password, **options):
+    return connect(auth_provider=PlainTextAuthProvider(name, password), **options)
+
+
+class Security(unittest.TestCase):
+    names = itertools.count()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = log_in("cassandra", "cassandra")
+        cls.session = cls.cluster.connect()
+        cls.session.execute(
+            "CREATE KEYSPACE IF NOT EXISTS drivers WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        cls.session.set_keyspace("drivers")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.shutdown()
+
+    def role(self, options="LOGIN = true"):
+        name = f"role_{next(self.names)}"
+        self.session.execute(f"DROP ROLE IF EXISTS {name}")
+        self.session.execute(f"CREATE ROLE {name} WITH PASSWORD = '{name}' AND {options}")
+        self.addCleanup(lambda: self.session.execute(f"DROP ROLE IF EXISTS {name}"))
+        return name
+
+    def table(self):
+        name = f"security_{next(self.names)}"
+        self.session.execute(f"DROP TABLE IF EXISTS {name}")
+        self.session.execute(f"CREATE TABLE {name} (p int PRIMARY KEY, v int)")
+        return name
+
+    def as_role(self, name, **options):
+        cluster = log_in(name, name, **options)
+        self.addCleanup(cluster.shutdown)
+        return cluster.connect("drivers")
+
+    def refusal(self, name, password):
+        cluster = log_in(name, password)
+        try:
+            with self.assertRaises(NoHostAvailable) as refused:
+                cluster.connect()
+            return str(list(refused.exception.errors.values())[0]).replace(name, "NAME")
+        finally:
+            cluster.shutdown()
+
+    def allowed(self, session, statement):
+        """Grants may take a moment to be seen."""
+
+        def attempt():
+            try:
+                session.execute(statement)
+                return True
+            except Unauthorized:
+                return False
+
+        eventually(attempt, f"permission for {statement}")
+
+    def refused(self, session, statement):
+        def attempt():
+            try:
+                session.execute(statement)
+                return False
+            except Unauthorized:
+                return True
+
+        eventually(attempt, f"refusal of {statement}")
+
+    def test_a_refusal_does_not_tell_whether_the_role_exists(self):
+        name = self.role()
+        self.assertEqual(self.refusal(name, "wrong"), self.refusal("nobody_at_all", "wrong"))
+
+    def test_who_may_not_log_in_does_not(self):
+        name = self.role("LOGIN = false")
+        self.assertIn("not permitted to log in", self.refusal(name, name))
+
+    def test_version_5(self):
+        session = self.as_role(self.role(), protocol_version=5)
+        self.assertTrue(session.execute("SELECT release_version FROM system.local").one())
+
+    def test_a_changed_password_counts(self):
+        name = self.role()
+        self.session.execute(f"ALTER ROLE {name} WITH PASSWORD = 'other'")
+        eventually(lambda: "incorrect" in self.refusal(name, name), "the old password is refused")
+        cluster = log_in(name, "other")
+        cluster.connect()
+        cluster.shutdown()
+
+    def test_permissions_are_checked_on_every_statement(self):
+        table, name = self.table(), self.role()
+        session = self.as_role(name)
+        self.refused(session, f"SELECT * FROM {table}")
+        self.session.execute(f"GRANT SELECT ON {table} TO {name}")
+        self.allowed(session, f"SELECT * FROM {table}")
+        insert = session.prepare(f"INSERT INTO {table} (p, v) VALUES (?, ?)")
+        batch = BatchStatement()
+        batch.add(insert, (1, 1))
+        for write in (lambda: session.execute(insert, (1, 1)), lambda: session.execute(batch)):
+            with self.assertRaises(Unauthorized):
+                write()
+        self.session.execute(f"GRANT MODIFY ON KEYSPACE drivers TO {name}")
+        self.allowed(session, f"INSERT INTO {table} (p, v) VALUES (1, 1)")
+        session.execute(insert, (2, 2))
+        self.session.execute(f"REVOKE MODIFY ON KEYSPACE drivers FROM {name}")
+        self.refused(session, f"INSERT INTO {table} (p, v) VALUES (1, 1)")
+        for statement in (f"DROP TABLE {table}", f"CREATE ROLE {name}_2", f"GRANT SELECT ON {table} TO {name}"):
+            self.refused(session, statement)
+
+    def test_permissions_come_through_roles(self):
+        table, readers, name = self.table(), self.role("LOGIN = false"), self.role()
+        session = self.as_role(name)
+        self.session.execute(f"GRANT SELECT ON {table} TO {readers}")
+        self.refused(session, f"SELECT * FROM {table}")
+        self.session.execute(f"GRANT {readers} TO {name}")
+        self.allowed(session, f"SELECT * FROM {table}")
+        with self.assertRaises(InvalidRequest):
+            self.session.execute(f"GRANT {name} TO {readers}")
+        listed = {row.permission for row in self.session.execute(f"LIST ALL PERMISSIONS OF {name}")}
+        self.assertEqual(listed, {"SELECT"})
+
+    def test_who_makes_a_table_owns_it_and_its_name_does_not(self):
+        first, second = self.role(), self.role()
+        table = f"security_{next(self.names)}"
+        for name in (first, second):
+            self.session.execute(f"GRANT CREATE ON KEYSPACE drivers TO {name}")
+        one, other = self.as_role(first), self.as_role(second)
+        self.allowed(one, f"CREATE TABLE {table} (p int PRIMARY KEY)")
+        self.allowed(one, f"SELECT * FROM {table}")
+        self.refused(other, f"SELECT * FROM {table}")
+        one.execute(f"DROP TABLE {table}")
+        self.allowed(other, f"CREATE TABLE {table} (p int PRIMARY KEY)")
+        self.refused(one, f"SELECT * FROM {table}")
+
+    def test_what_no_resource_has_cannot_be_granted(self):
+        name = self.role()
+        with self.assertRaises(SyntaxException):
+            self.session.execute(f"GRANT EXECUTE ON ALL KEYSPACES TO {name}")
+        with self.assertRaises(InvalidRequest):
+            self.session.execute(f"GRANT SELECT ON no_such_table TO {name}")
+
+
+if __name__ == "__main__":
+    main()
