@@ -22,6 +22,7 @@ pub enum Command {
     Check(Check),
     List(List),
     Serve(Serve),
+    Nodetool(crate::nodetool::args::Nodetool),
     Bench(Bench),
     Schema(Schema),
     Completions(Completions),
@@ -94,12 +95,22 @@ pub struct Completions {
 /// Run a database node that CQL drivers can connect to.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Address and port for clients. Other nodes connect to the same address, port 7000.
-    #[arg(long, default_value = "127.0.0.1:9042", value_name = "ADDRESS[:PORT]", value_parser = address)]
-    pub listen: SocketAddr,
-    /// Folder of the node's data, made if it is missing.
-    #[arg(long, default_value = "orrery-data", value_name = "DIR")]
-    pub data: PathBuf,
+    /// Settings in a YAML file, as scylla.yaml or cassandra.yaml name them; what is given here takes precedence.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address and port for clients. Other nodes connect to the same address, port 7000 [default: 127.0.0.1:9042].
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = address)]
+    pub listen: Option<SocketAddr>,
+    /// Port of the admin HTTP API, which `orrery nodetool` uses, on the address of --listen; 0: none
+    /// [default: 10000].
+    #[arg(long, value_name = "PORT")]
+    pub api_port: Option<u16>,
+    /// Port of the metrics for Prometheus, on the address of --listen; 0: none [default: 9180].
+    #[arg(long, value_name = "PORT")]
+    pub prometheus_port: Option<u16>,
+    /// Folder of the node's data, made if it is missing [default: orrery-data].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
     /// Folder of the commit log [default: DATA/commitlog].
     #[arg(long, value_name = "DIR")]
     pub commitlog: Option<PathBuf>,
@@ -107,37 +118,38 @@ pub struct Serve {
     /// [default: this node alone].
     #[arg(long, value_delimiter = ',', value_name = "ADDRESS,..")]
     pub nodes: Vec<IpAddr>,
-    /// Name that the nodes of a cluster share and clients see.
-    #[arg(long, default_value = "Orrery", value_name = "NAME")]
-    pub cluster_name: String,
+    /// Name that the nodes of a cluster share and clients see [default: Orrery].
+    #[arg(long, value_name = "NAME")]
+    pub cluster_name: Option<String>,
     /// Who may connect: AllowAllAuthenticator, or PasswordAuthenticator, under which clients log in as roles. The first
-    /// is `cassandra`, whose password, the same word, wants to be changed at once.
-    #[arg(long, default_value = "AllowAllAuthenticator", value_name = "CLASS")]
-    pub authenticator: String,
-    /// What those who have logged in may do: all with AllowAllAuthorizer, what was granted with CassandraAuthorizer.
-    #[arg(long, default_value = "AllowAllAuthorizer", value_name = "CLASS")]
-    pub authorizer: String,
+    /// is `cassandra`, whose password, the same word, wants to be changed at once [default: AllowAllAuthenticator].
+    #[arg(long, value_name = "CLASS")]
+    pub authenticator: Option<String>,
+    /// What those who have logged in may do: all with AllowAllAuthorizer, what was granted with CassandraAuthorizer
+    /// [default: AllowAllAuthorizer].
+    #[arg(long, value_name = "CLASS")]
+    pub authorizer: Option<String>,
     /// Number of shards; each is one thread with its own part of the data. Fixed once there is data.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub shards: usize,
     /// Processors to pin the shards to, one each [default: not pinned].
     #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
     pub cpus: Vec<usize>,
-    /// When an acknowledged write is on disk: before it is acknowledged, or within the period.
-    #[arg(long, value_enum, default_value_t = Sync::Periodic, value_name = "MODE")]
-    pub commitlog_sync: Sync,
-    /// The period of --commitlog-sync periodic, in milliseconds.
-    #[arg(long, default_value_t = 10_000, value_name = "MS")]
-    pub commitlog_sync_period: u64,
+    /// When an acknowledged write is on disk: before it is acknowledged, or within the period [default: periodic].
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub commitlog_sync: Option<Sync>,
+    /// The period of --commitlog-sync periodic, in milliseconds [default: 10000].
+    #[arg(long, value_name = "MS")]
+    pub commitlog_sync_period: Option<u64>,
     /// Memory for memtables of the whole node, in MiB [default: an eighth of the machine's].
     #[arg(long, value_name = "MIB")]
     pub memtable_mib: Option<u64>,
     /// Memory for cached SSTable blocks of the whole node, in MiB [default: an eighth of the machine's].
     #[arg(long, value_name = "MIB")]
     pub cache_mib: Option<u64>,
-    /// Limit of compaction's writes of the whole node, in MB/s; 0 is no limit.
-    #[arg(long, default_value_t = 0.0, value_name = "MB/S")]
-    pub compaction_throughput: f64,
+    /// Limit of compaction's writes of the whole node, in MB/s; 0 is no limit [default: 0].
+    #[arg(long, value_name = "MB/S")]
+    pub compaction_throughput: Option<f64>,
     /// What the disks can do, in a file as ScyllaDB's iotune writes it (io_properties.yaml) [default: not known, and
     /// only the number of operations in flight is bounded].
     #[arg(long, value_name = "FILE")]

@@ -6,10 +6,12 @@
 
 mod args;
 mod bench;
+mod config_file;
 mod exit;
 mod io_properties;
 mod list;
 mod memory;
+mod nodetool;
 mod run;
 mod serve;
 mod signal;
@@ -37,6 +39,7 @@ fn main() -> std::process::ExitCode {
         Command::Check(check) => run::check(&check),
         Command::List(list) => list::list(&list),
         Command::Serve(serve) => serve::run(&serve),
+        Command::Nodetool(nodetool) => nodetool::run(&nodetool),
         Command::Bench(bench) => bench::run(&bench),
         Command::Schema(_) => {
             print!("{}", scenarios::model::json_schema());

@@ -1,5 +1,7 @@
 //! `orrery serve`: a real node.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -10,6 +12,7 @@ use server::NodeConfig;
 use storage::SyncMode;
 
 use crate::args::{Serve, Sync};
+use crate::config_file::ConfigFile;
 use crate::exit::{Code, Failure};
 use crate::io_properties;
 use crate::signal;
@@ -24,7 +27,9 @@ enum End {
 }
 
 pub fn run(args: &Serve) -> Result<(), Failure> {
-    let config = Arc::new(node_config(args)?);
+    let file = args.config.as_deref().map(ConfigFile::load).transpose()?.unwrap_or_default();
+    let listen = listen_address(args, &file)?;
+    let config = Arc::new(node_config(args, &file, listen)?);
     let shards = uring::Config {
         shards: args.shards,
         cpus: (!args.cpus.is_empty()).then(|| args.cpus.clone()),
@@ -35,7 +40,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
     let (ended, end) = mpsc::channel();
     let ready = Arc::new(AtomicUsize::new(0));
     let host = {
-        let (config, ended, listen, count) = (config.clone(), ended.clone(), args.listen, args.shards);
+        let (config, ended, count) = (config.clone(), ended.clone(), args.shards);
         uring::Host::start(shards, move |_| {
             let (config, ended, ready) = (config.clone(), ended.clone(), ready.clone());
             async move {
@@ -85,7 +90,47 @@ fn drain(host: &uring::Host) {
     }
 }
 
-fn node_config(args: &Serve) -> Result<NodeConfig, Failure> {
+/// Where clients connect: what the command line says, else the file, else the loopback.
+fn listen_address(args: &Serve, file: &ConfigFile) -> Result<SocketAddr, Failure> {
+    if let Some(listen) = args.listen {
+        return Ok(listen);
+    }
+    let host = file.get("rpc_address").or(file.get("listen_address")).filter(|host| !host.is_empty());
+    let host = match host.unwrap_or("127.0.0.1") {
+        "localhost" => "127.0.0.1",
+        host => host,
+    };
+    let address = host.parse().map_err(|_| {
+        let text = format!("the configuration's address {host} is no IP address");
+        Failure::with_help(Code::Invalid, text, "give rpc_address and listen_address as numbers, such as 10.0.0.1")
+    })?;
+    Ok(SocketAddr::new(address, file.number("native_transport_port").map_or(9042, |port| port as u16)))
+}
+
+/// The file's timeouts and sizes.
+fn apply_file(config: &mut NodeConfig, file: &ConfigFile) {
+    let ms = |name: &str| file.number(name).map(|ms| Duration::from_secs_f64((ms / 1000.0).max(0.0)));
+    let timeouts = &mut config.timeouts;
+    for (timeout, name) in [
+        (&mut timeouts.read, "read_request_timeout_in_ms"),
+        (&mut timeouts.write, "write_request_timeout_in_ms"),
+        (&mut timeouts.range, "range_request_timeout_in_ms"),
+        (&mut timeouts.truncate, "truncate_request_timeout_in_ms"),
+    ] {
+        *timeout = ms(name).unwrap_or(*timeout);
+    }
+    let mib = |name: &str| file.number(name).filter(|mib| *mib >= 1.0).map(|mib| (mib as u64) << 20);
+    config.commitlog_segment_bytes = mib("commitlog_segment_size_in_mb").unwrap_or(config.commitlog_segment_bytes);
+    config.commitlog_bytes = mib("commitlog_total_space_in_mb").unwrap_or(config.commitlog_bytes);
+    if let Some(tokens) = file.number("num_tokens") {
+        config.nodes.iter_mut().for_each(|node| node.num_tokens = tokens as u32);
+    }
+    // These are what the configuration itself says of the node, under the same names.
+    let told = |name: &str| config.names().iter().any(|known| known == name);
+    config.settings = file.values().iter().filter(|(name, _)| !told(name)).cloned().collect();
+}
+
+fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<NodeConfig, Failure> {
     let path = |path: &std::path::Path| -> Result<String, Failure> {
         path.to_str().map(str::to_string).ok_or_else(|| {
             let text = format!("the path {} is not UTF-8", path.display());
@@ -95,10 +140,14 @@ fn node_config(args: &Serve) -> Result<NodeConfig, Failure> {
     // Mount points are absolute.
     let absolute = |folder: &std::path::Path| std::path::absolute(folder).map_err(Failure::unexpected);
     let known = args.io_properties.is_some();
-    let data = path(&if known { absolute(&args.data)? } else { args.data.clone() })?;
-    let address = args.listen.ip();
+    let folder = args.data.clone().or(file.first("data_file_directories").map(PathBuf::from));
+    let folder = folder.unwrap_or_else(|| PathBuf::from("orrery-data"));
+    let data = path(&if known { absolute(&folder)? } else { folder })?;
+    let address = listen.ip();
     let mut config = NodeConfig::single(address, &data);
-    if let Some(commitlog) = &args.commitlog {
+    let commitlog = args.commitlog.clone();
+    let of_file = file.get("commitlog_directory").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    if let Some(commitlog) = &commitlog.or(of_file) {
         config.commitlog_dir = path(&if known { absolute(commitlog)? } else { commitlog.clone() })?;
     }
     if !args.nodes.is_empty() {
@@ -113,19 +162,40 @@ fn node_config(args: &Serve) -> Result<NodeConfig, Failure> {
     }
     for node in &mut config.nodes {
         // One port for all: a driver asks every node on the port that it was given.
-        node.native_port = args.listen.port();
+        node.native_port = listen.port();
     }
-    config.cluster_name.clone_from(&args.cluster_name);
-    let access = [("authenticator", &args.authenticator), ("authorizer", &args.authorizer)];
-    config.settings.extend(access.map(|(name, class)| (name.to_string(), class.clone())));
-    config.sync = match args.commitlog_sync {
+    apply_file(&mut config, file);
+    // Behind the file's: the last one counts.
+    for (name, class) in [("authenticator", &args.authenticator), ("authorizer", &args.authorizer)] {
+        config.settings.extend(class.clone().map(|class| (name.to_string(), class)));
+    }
+    let port = |given: Option<u16>, name: &str, usual: u16| {
+        let port = given.or(file.number(name).map(|port| port as u16)).unwrap_or(usual);
+        (port != 0).then(|| SocketAddr::new(address, port))
+    };
+    config.api_address = port(args.api_port, "api_port", 10_000);
+    config.prometheus_address = port(args.prometheus_port, "prometheus_port", 9180);
+    if let Some(name) = args.cluster_name.as_deref().or(file.get("cluster_name")) {
+        config.cluster_name = name.to_string();
+    }
+    let of_file = match file.get("commitlog_sync") {
+        None | Some("periodic") => Sync::Periodic,
+        Some("batch") => Sync::Batch,
+        Some(other) => {
+            let text = format!("commitlog_sync cannot be {other}");
+            return Err(Failure::with_help(Code::Invalid, text, "it is periodic or batch"));
+        }
+    };
+    let period = args.commitlog_sync_period.or(file.number("commitlog_sync_period_in_ms").map(|ms| ms as u64));
+    config.sync = match args.commitlog_sync.unwrap_or(of_file) {
         Sync::Batch => SyncMode::Batch,
-        Sync::Periodic => SyncMode::Periodic { every: Duration::from_millis(args.commitlog_sync_period) },
+        Sync::Periodic => SyncMode::Periodic { every: Duration::from_millis(period.unwrap_or(10_000)) },
     };
     let eighth = memory_bytes() / 8;
     config.memtable_bytes = args.memtable_mib.map_or(eighth, |mib| mib << 20);
     config.cache_bytes = args.cache_mib.map_or(eighth, |mib| mib << 20);
-    config.compaction_mb_per_s = (args.compaction_throughput > 0.0).then_some(args.compaction_throughput);
+    let throughput = args.compaction_throughput.or(file.number("compaction_throughput_mb_per_sec"));
+    config.compaction_mb_per_s = throughput.filter(|rate| *rate > 0.0);
     Ok(config)
 }
 

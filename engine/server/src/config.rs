@@ -69,6 +69,12 @@ impl NodeConfig {
         }
     }
 
+    /// The settings that this struct has fields for.
+    pub fn names(&self) -> Vec<String> {
+        let own = Self { settings: Vec::new(), ..self.clone() };
+        own.settings().into_iter().map(|(name, _)| name).collect()
+    }
+
     /// What `system.config` shows: this, by the names of a configuration file, and the further settings.
     pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let list = |items: &[&str]| format!("[{}]", items.join(", "));
