@@ -61,6 +61,11 @@ fn versions() {
 }
 
 #[test]
+fn hostile_clients() {
+    check_in("hostile.py", "Hostile");
+}
+
+#[test]
 fn security() {
     check_with("security.py", "Security", Settings { secured: true, ..Settings::default() });
 }
