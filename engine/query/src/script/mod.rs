@@ -66,6 +66,10 @@ local function bounded(match)
     end
 end
 for _, name in ipairs({ "find", "match", "gmatch", "gsub" }) do library[name] = bounded(library[name]) end
+local base_error = error
+function error(message, level) base_error(base_tostring(tostring(message)), level) end
+-- What catches errors would catch the end of the call's time, too.
+pcall, xpcall = nil
 next, load, loadfile, loadstring, dofile, collectgarbage, require, print, warn = nil
 rawget, rawset, rawequal, rawlen, getmetatable, setmetatable = nil
 math.random, math.randomseed, string.dump, string.rep = nil
@@ -104,6 +108,11 @@ impl fmt::Debug for Script {
     }
 }
 
+/// Without the stack, which is the sandbox's own for the most part.
+fn first_line(error: &mlua::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_string()
+}
+
 fn is_lua_name(name: &str) -> bool {
     const WORDS: [&str; 22] = [
         "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if", "in", "local", "nil",
@@ -119,7 +128,7 @@ impl Script {
         if def.language != "lua" {
             return Err(ScriptError::Language(def.language.clone()));
         }
-        let failed = |error: mlua::Error| ScriptError::Compile(error.to_string());
+        let failed = |error: mlua::Error| ScriptError::Compile(first_line(&error));
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::UTF8;
         let lua = Lua::new_with(libraries, LuaOptions::new()).map_err(failed)?;
         lua.set_memory_limit(MEMORY_BYTES_MAX).map_err(failed)?;
@@ -163,7 +172,7 @@ impl Script {
 
     /// Arguments and result in the binary forms of their types; `None` is null.
     pub fn call(&self, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, ScriptError> {
-        let failed = |error: mlua::Error| ScriptError::Run(error.to_string());
+        let failed = |error: mlua::Error| ScriptError::Run(first_line(&error));
         self.instructions.set(0);
         self.began_ns.set((self.clock)());
         let given = arguments.iter().zip(&self.arguments);
@@ -226,6 +235,9 @@ mod tests {
     fn the_sandbox_holds() {
         for body in [
             "while true do end",
+            "while true do pcall(function() while true do end end) end",
+            "return pcall(error)",
+            "local function deep() return 1 + deep() end return deep()",
             "local t = {} for i = 1, 1000000000 do t[i] = {} end",
             "local s = 'x' while true do s = s .. s end",
             "return io.open('/etc/passwd')",
