@@ -21,7 +21,7 @@ pub(crate) mod tables;
 
 pub(crate) use change::Command;
 pub(crate) use execute::AccessPlan;
-pub(crate) use need::{Need, created_by, function_of, needs_of};
+pub(crate) use need::{Need, function_of, needs_of};
 pub(crate) use password::Hasher;
 pub(crate) use permission::Permission;
 pub(crate) use record::{Record, role_key};

@@ -127,16 +127,6 @@ fn of_function(ddl: &FunctionDdl, schema: &Schema) -> Vec<(Permission, Resource)
     }
 }
 
-/// The function or aggregate that a CREATE makes.
-pub(crate) fn created_by(ddl: &FunctionDdl, schema: &Schema) -> Option<Resource> {
-    if let Some(def) = ddl.function(schema) {
-        let types: Vec<CqlType> = def.argument_types().cloned().collect();
-        return Some(Resource::function(&def.keyspace, &def.name, &types));
-    }
-    let def = ddl.aggregate(schema)?;
-    Some(Resource::function(&def.keyspace, &def.name, &def.arguments))
-}
-
 /// The function or aggregate of a signature, as a resource.
 pub(crate) fn function_of(schema: &Schema, keyspace: &str, signature: &str) -> Option<Resource> {
     let known = schema.keyspace(keyspace)?;

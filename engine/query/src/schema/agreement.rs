@@ -130,10 +130,9 @@ async fn change_here(node: &Rc<Node>, ddl: Ddl, creator: Option<String>) -> Resu
     let dropped = decision.entries.iter().filter(|(_, statement)| statement.is_none());
     let dropped: Vec<Resource> = dropped.flat_map(|(target, _)| resources(target, &node.schema())).collect();
     let created = match decision.change.kind {
-        ChangeKind::Created => match &ddl {
-            Ddl::Function(ddl) => access::created_by(ddl, &node.schema()).into_iter().collect(),
-            _ => resources(&decision.change.target, &node.schema()),
-        },
+        // Who makes a function is not given it, as in ScyllaDB.
+        ChangeKind::Created if matches!(ddl, Ddl::Function(_)) => Vec::new(),
+        ChangeKind::Created => resources(&decision.change.target, &node.schema()),
         _ => Vec::new(),
     };
     let grants = node.schema().access.follow(&created, creator.as_deref(), &dropped);
