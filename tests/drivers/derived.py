@@ -75,6 +75,13 @@ class Views(python_driver.Connected):
         view = self.view(table, "v, p, c", "vpc")
         self.shows(view, [(n, n % 7, n) for n in range(50)])
 
+    def test_an_empty_value_is_a_key_of_a_view(self):
+        table = self.table("p int PRIMARY KEY, v text")
+        view = self.view(table, "v, p", "vp")
+        self.session.execute(f"INSERT INTO {table} (p, v) VALUES (1, '')")
+        self.session.execute(f"INSERT INTO {table} (p, v) VALUES (2, 'x')")
+        self.shows(view, [("", 1), ("x", 2)])
+
     def test_a_conditional_write_reaches_the_view(self):
         table = self.table("p int PRIMARY KEY, v int")
         view = self.view(table, "v, p", "vp")

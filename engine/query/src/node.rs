@@ -293,6 +293,11 @@ impl Node {
         if viewed.is_empty() { None } else { viewed.get(&table).cloned() }
     }
 
+    /// Whether all rows that the node has of a table are in its view.
+    pub fn is_view_built(&self, view: TableId) -> bool {
+        self.view_progress.is_built(view, self.shards)
+    }
+
     /// A user's or a system keyspace.
     pub fn keyspace(&self, name: &str) -> Option<Arc<KeyspaceDef>> {
         self.system.keyspace(name).cloned().or_else(|| self.schema.borrow().keyspace(name).cloned())

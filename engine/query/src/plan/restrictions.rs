@@ -50,12 +50,14 @@ impl OneOf {
 pub(crate) struct KeyPlan {
     components: Vec<OneOf>,
     names: Vec<String>,
+    /// A view may have the empty key: a column of the base that is no key there may have an empty value.
+    may_be_empty: bool,
 }
 
 impl KeyPlan {
     /// One value for each component.
     pub fn of(components: Vec<Source>, names: Vec<String>) -> Self {
-        Self { components: components.into_iter().map(OneOf::Equal).collect(), names }
+        Self { components: components.into_iter().map(OneOf::Equal).collect(), names, may_be_empty: false }
     }
 
     pub fn has_in(&self) -> bool {
@@ -76,7 +78,7 @@ impl KeyPlan {
         if let ([OneOf::Equal(source)], [name]) = (self.components.as_slice(), self.names.as_slice()) {
             // By far the most frequent form.
             let key = source.bind(values, context)?.required(name)?.into_owned();
-            return check_key(&key).map(|()| vec![key]);
+            return self.check(&key).map(|()| vec![key]);
         }
         let mut choices = Vec::with_capacity(self.components.len());
         for (one, name) in self.components.iter().zip(&self.names) {
@@ -85,7 +87,7 @@ impl KeyPlan {
         let mut keys = Vec::new();
         for combination in combinations("partition", &choices)? {
             let key = serialize_partition_key(&combination);
-            check_key(&key)?;
+            self.check(&key)?;
             keys.push(key);
         }
         if keys.len() > 1 {
@@ -96,13 +98,15 @@ impl KeyPlan {
     }
 }
 
-fn check_key(key: &[u8]) -> Result<(), QueryError> {
-    match key.len() {
-        0 => Err(invalid!("Key may not be empty")),
-        len if len > usize::from(u16::MAX) => {
-            Err(invalid!("Key length of {len} is longer than maximum of {}", u16::MAX))
+impl KeyPlan {
+    fn check(&self, key: &[u8]) -> Result<(), QueryError> {
+        match key.len() {
+            0 if !self.may_be_empty => Err(invalid!("Key may not be empty")),
+            len if len > usize::from(u16::MAX) => {
+                Err(invalid!("Key length of {len} is longer than maximum of {}", u16::MAX))
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
 }
 
@@ -610,6 +614,7 @@ impl Analysis<'_> {
             PartitionPlan::Keys(KeyPlan {
                 components,
                 names: table.partition_key.iter().map(|column| column.name.clone()).collect(),
+                may_be_empty: table.view.is_some(),
             })
         } else {
             for (key, column) in std::mem::take(&mut self.keys).into_iter().zip(&table.partition_key) {

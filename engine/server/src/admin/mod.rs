@@ -13,6 +13,7 @@ mod node_state;
 mod snapshots;
 mod system;
 mod tables;
+mod views;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -82,6 +83,7 @@ async fn answer(node: &Rc<Node>, service: Service, request: &Request) -> Respons
     }
     let result = match parts(request).split_first() {
         Some((&"storage_service", rest)) => storage_service(node, request, rest).await,
+        Some((&"column_family", ["built_indexes", table])) => views::built_indexes(node, table),
         Some((&"column_family", rest)) => tables::answer(node, request, rest).await,
         Some((&"compaction_manager", rest)) => compactions::answer(node, request, rest).await,
         Some((&("gossiper" | "failure_detector" | "snitch" | "endpoint_snitch_info"), _)) => {
@@ -101,6 +103,7 @@ async fn answer(node: &Rc<Node>, service: Service, request: &Request) -> Respons
 
 async fn storage_service(node: &Rc<Node>, request: &Request, rest: &[&str]) -> Answer {
     match rest {
+        ["view_build_statuses", keyspace, view] => views::build_statuses(node, keyspace, view),
         ["snapshots", ..] => snapshots::answer(node, request, rest).await,
         [one, ..] if keyspaces::is_about(one) => keyspaces::answer(node, request, rest).await,
         _ => node_state::answer(node, request, rest).await,
