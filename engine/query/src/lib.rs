@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;
+mod clients;
 mod coordinator;
 mod counts;
 mod ddl;
@@ -30,6 +31,7 @@ mod system;
 mod view;
 
 pub use access::Authenticator;
+pub use clients::{Clients, ConnectedClient};
 pub use counts::{Counts, CountsView, DRIFT_CLASSES_US};
 pub use error::QueryError;
 pub use execute::{Client, Outcome};

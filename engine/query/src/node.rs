@@ -16,6 +16,7 @@ use storage::{ListPaths, Storage};
 use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
 
 use crate::access::{Authenticator, Authorizer, Hasher};
+use crate::clients::Clients;
 use crate::counts::Counts;
 use crate::error::{QueryError, invalid, server};
 use crate::prepared::PreparedCache;
@@ -85,6 +86,7 @@ pub struct Node {
     pub authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) hasher: Hasher,
+    pub clients: Clients,
     pub(crate) prepared: RefCell<PreparedCache>,
     /// Partitions of which this shard's replica takes a step of Paxos now.
     pub(crate) paxos_locks: Locks,
@@ -129,6 +131,7 @@ impl Node {
             authorizer: settings.class("authorizer", "a known authorizer", Authorizer::from_name)?,
             hasher: Hasher::new(),
             settings,
+            clients: Clients::default(),
             config,
             topology,
             storage,

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use storage::{CompactionRecord, Stats};
 use types::TableDef;
 
+use crate::clients::ConnectedClient;
 use crate::error::{QueryError, server};
 use crate::node::Node;
 use crate::settings::{self, Kind, Origin, Value};
@@ -18,6 +19,7 @@ pub struct Facts {
     /// Of each shard.
     pub stats: Vec<Stats>,
     pub compactions: Vec<Vec<CompactionRecord>>,
+    pub clients: Vec<Vec<ConnectedClient>>,
     pub snapshots: Vec<TableSnapshot>,
     pub uptime_ms: u64,
 }
@@ -40,6 +42,10 @@ impl Facts {
             ("system", "compaction_history") => {
                 let history = |node: Rc<Node>| async move { node.storage.compaction_history() };
                 facts.compactions = node.on_every_shard("compaction-history", history).await.map_err(server)?;
+            }
+            ("system", "clients") => {
+                let clients = |node: Rc<Node>| async move { node.clients.all() };
+                facts.clients = node.on_every_shard("clients", clients).await.map_err(server)?;
             }
             ("system", "snapshots") => facts.snapshots = node.snapshots().await?,
             _ => {}

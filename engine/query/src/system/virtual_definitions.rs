@@ -16,6 +16,10 @@ pub(super) const TABLES: &[&str] = &[
      status text, tokens int, up boolean)",
     "CREATE TABLE system.snapshots (keyspace_name text, table_name text, snapshot_name text, live bigint, \
      total bigint, PRIMARY KEY (keyspace_name, table_name, snapshot_name))",
+    "CREATE TABLE system.clients (address inet, port int, client_type text, client_options frozen<map<text, text>>, \
+     connection_stage text, driver_name text, driver_version text, hostname text, protocol_version int, \
+     shard_id int, ssl_cipher_suite text, ssl_enabled boolean, ssl_protocol text, username text, \
+     PRIMARY KEY (address, port, client_type))",
     "CREATE TABLE system.one_row (\"system$dummy\" text PRIMARY KEY)",
     "CREATE TABLE system.compaction_history (id uuid PRIMARY KEY, bytes_in bigint, bytes_out bigint, \
      columnfamily_name text, compacted_at timestamp, compaction_type text, keyspace_name text, \

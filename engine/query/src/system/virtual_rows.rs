@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use types::{Replication, TableDef, collection};
 
 use super::facts::Facts;
-use super::rows::{Values, boolean, inet, int, text, uuid};
+use super::rows::{Values, boolean, inet, int, map, text, uuid};
 use super::{RELEASE_VERSION, View};
 
 fn bigint(value: i64) -> Vec<u8> {
@@ -21,6 +21,7 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
         ("system", "runtime_info") => runtime_info(view, facts),
         ("system", "token_ring") => token_ring(view),
         ("system", "cluster_status") => cluster_status(view, facts),
+        ("system", "clients") => clients(facts),
         ("system", "snapshots") => snapshots(facts),
         ("system", "one_row") => vec![BTreeMap::from([("system$dummy", text(""))])],
         ("system", "compaction_history") => compaction_history(view, facts),
@@ -150,6 +151,34 @@ fn cluster_status(view: &View<'_>, facts: &Facts) -> Vec<Values> {
         values
     };
     view.nodes().map(row).collect()
+}
+
+fn clients(facts: &Facts) -> Vec<Values> {
+    let mut rows = Vec::new();
+    for (shard, clients) in facts.clients.iter().enumerate() {
+        for client in clients {
+            let options = client.options.clone().unwrap_or_default();
+            let stage = if client.options.is_some() { "READY" } else { "ESTABLISHED" };
+            let mut row = BTreeMap::from([
+                ("address", inet(client.address.ip())),
+                ("port", int(client.address.port().into())),
+                ("client_type", text("cql")),
+                ("client_options", map(&options)),
+                ("connection_stage", text(stage)),
+                ("protocol_version", int(client.protocol_version.into())),
+                ("shard_id", int(shard as i32)),
+                ("ssl_enabled", boolean(client.encrypted)),
+                ("username", text(client.user.as_deref().unwrap_or("anonymous"))),
+            ]);
+            for (column, option) in [("driver_name", "DRIVER_NAME"), ("driver_version", "DRIVER_VERSION")] {
+                if let Some(value) = options.get(option) {
+                    row.insert(column, text(value));
+                }
+            }
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 fn snapshots(facts: &Facts) -> Vec<Values> {

@@ -36,7 +36,12 @@ impl Session {
         let stream = header.stream;
         match Request::decode(&header, body) {
             Ok(Request::Startup(options)) if self.stage.get() == Stage::New => match self.startup(&options) {
-                Ok(compression) => return Some(self.started(stream, header.version, compression)),
+                Ok(compression) => {
+                    if let Some(id) = self.registered {
+                        self.node.clients.started(id, &options, header.version as u8);
+                    }
+                    return Some(self.started(stream, header.version, compression));
+                }
                 Err(error) => self.refuse(stream, error),
             },
             Ok(Request::Options) if self.stage.get() != Stage::Authenticating => self.supported(stream),
@@ -114,6 +119,9 @@ impl Session {
         self.run(async move |session| match session.node.authenticate(&token).await {
             Ok(role) => {
                 session.client.log_in(&role);
+                if let Some(id) = session.registered {
+                    session.node.clients.logged_in(id, &role);
+                }
                 session.stage.set(Stage::Ready);
                 session.reply(stream, Opcode::AuthSuccess, |out| encode_auth_token(out, None));
             }

@@ -47,11 +47,14 @@ struct Session {
     /// A request has ended, or answers have left.
     progress: Notify,
     listeners: RefCell<Vec<u64>>,
+    /// The connection among the node's clients, if its other end is known.
+    registered: Option<u64>,
 }
 
 /// Serves one connection until its client ends it or breaks the protocol.
 pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budget>, in_flight_max: usize) {
     node.counts.connection(true);
+    let registered = transport.peer_addr().ok().map(|address| node.clients.add(address, false));
     let session = Rc::new(Session {
         client: Client::new(),
         outbox: Outbox::new(budget.clone()),
@@ -61,6 +64,7 @@ pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budge
         in_flight: Cell::new(0),
         progress: Notify::new(),
         listeners: RefCell::default(),
+        registered,
         node,
     });
     let writer = {
@@ -81,6 +85,9 @@ pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budge
     }
     session.progress.wait_until(|| session.in_flight.get() == 0).await;
     session.node.counts.connection(false);
+    if let Some(id) = session.registered {
+        session.node.clients.remove(id);
+    }
     session.outbox.close();
     writer.await;
     let _ = transport.shutdown().await;

@@ -23,6 +23,12 @@ impl Transport {
         }
     }
 
+    pub fn peer_addr(&self) -> io::Result<std::net::SocketAddr> {
+        match self {
+            Transport::Plain(connection) => connection.peer_addr(),
+        }
+    }
+
     pub async fn shutdown(&self) -> io::Result<()> {
         match self {
             Transport::Plain(connection) => connection.shutdown().await,
