@@ -129,3 +129,18 @@ fn views() {
 fn indexes() {
     check_in("derived.py", "Indexes");
 }
+
+#[test]
+fn alter() {
+    check_in("definition.py", "Alter");
+}
+
+#[test]
+fn described() {
+    check_in("definition.py", "Described");
+}
+
+#[test]
+fn ordered() {
+    check_in("definition.py", "Ordered");
+}

@@ -25,7 +25,7 @@ pub mod wire;
 pub use compression::Compression;
 pub use consistency::{Consistency, SerialConsistency};
 pub use frame::{Direction, FrameBuffer, FrameError, Header, Opcode, Version};
-pub use parser::{ParseError, Parsed, parse};
+pub use parser::{ParseError, Parsed, parse, parse_with};
 pub use request::Request;
 pub use response::Response;
 pub use values::{Value, Values, ValuesBuffer};

@@ -94,9 +94,12 @@ impl PreparedCache {
     }
 }
 
-pub(crate) fn id_of(text: &str, keyspace: Option<&str>) -> StatementId {
+/// Whether `:x` twice is one variable, as in ScyllaDB, or two of one name, as in Cassandra.
+const NAMES_ARE_VARIABLES: &str = "cql_duplicate_bind_variable_names_refer_to_same_variable";
+
+pub(crate) fn id_of(node: &Node, text: &str, keyspace: Option<&str>) -> StatementId {
     let mut name = keyspace.unwrap_or("").as_bytes().to_vec();
-    name.push(0);
+    name.push(u8::from(!node.settings.flag(NAMES_ARE_VARIABLES)));
     name.extend_from_slice(text.as_bytes());
     types::uuid::from_name(&name)
 }
@@ -112,7 +115,7 @@ pub(crate) fn plan_text(node: &Node, text: &str, keyspace: Option<&str>) -> Resu
             needs: Vec::new(),
         }));
     }
-    let parsed = cql::parse(text)?;
+    let parsed = cql::parse_with(text, node.settings.flag(NAMES_ARE_VARIABLES))?;
     plan::plan(node, &parsed, keyspace).map(Prepared::new)
 }
 
@@ -123,7 +126,7 @@ impl Node {
         text: &str,
         keyspace: Option<&str>,
     ) -> Result<(StatementId, Rc<Prepared>), QueryError> {
-        let id = id_of(text, keyspace);
+        let id = id_of(self, text, keyspace);
         if let Some(prepared) = self.prepared(&id)? {
             return Ok((id, prepared));
         }

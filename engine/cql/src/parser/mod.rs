@@ -49,11 +49,16 @@ pub struct Parsed {
     pub markers: Vec<Option<String>>,
 }
 
-/// One statement, with or without semicolons behind it.
+/// One statement, with or without semicolons behind it. Each marker is a variable of its own, as in Cassandra.
 pub fn parse(text: &str) -> Result<Parsed, ParseError> {
+    parse_with(text, false)
+}
+
+/// [`parse`]; if `names_are_variables`, markers of one name are one variable, as in ScyllaDB.
+pub fn parse_with(text: &str, names_are_variables: bool) -> Result<Parsed, ParseError> {
     let tokens = lexer::tokens(text)
         .map_err(|error| ParseError::Syntax(format!("line {} {}", position(text, error.at), error.message)))?;
-    let mut parser = Parser { text, tokens, at: 0, markers: Vec::new(), depth: 0 };
+    let mut parser = Parser { text, tokens, at: 0, markers: Vec::new(), depth: 0, names_are_variables };
     let statement = parser.statement()?;
     while parser.take_symbol(";") {}
     if parser.token().kind != TokenKind::End {
@@ -66,7 +71,7 @@ pub fn parse(text: &str) -> Result<Parsed, ParseError> {
 pub fn parse_type(text: &str) -> Result<types::CqlType, ParseError> {
     let tokens = lexer::tokens(text)
         .map_err(|error| ParseError::Syntax(format!("line {} {}", position(text, error.at), error.message)))?;
-    let mut parser = Parser { text, tokens, at: 0, markers: Vec::new(), depth: 0 };
+    let mut parser = Parser { text, tokens, at: 0, markers: Vec::new(), depth: 0, names_are_variables: false };
     let ty = parser.type_name()?;
     if parser.token().kind != TokenKind::End {
         return Err(parser.mismatch("EOF"));
@@ -92,6 +97,7 @@ struct Parser<'a> {
     at: usize,
     markers: Vec<Option<String>>,
     depth: u32,
+    names_are_variables: bool,
 }
 
 /// Where to come back to when an alternative fails.
@@ -308,6 +314,12 @@ impl<'a> Parser<'a> {
         } else {
             return Ok(None);
         };
+        if self.names_are_variables
+            && name.is_some()
+            && let Some(known) = self.markers.iter().position(|known| *known == name)
+        {
+            return Ok(Some(known as u16));
+        }
         if self.markers.len() == MARKERS_MAX {
             return Err(self.error("too many bind markers"));
         }

@@ -40,10 +40,13 @@ impl Node {
         reactor::charge(Work::CoordinateRead, 0);
         let replicas = self.replicas(&table.keyspace, token)?;
         let requirement = self.requirement(&table.keyspace, consistency)?;
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
+        }
         let local = (self.me(), self.topology.local().dc);
         let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
-        if requirement.required() <= 1 && decision.targets().eq([self.me()]) {
+        if requirement.required() <= 1 && timeout.is_none() && decision.targets().eq([self.me()]) {
             return replica::read(self, token, table.version, command)
                 .await
                 .map_err(|cause| read_shortfall(ONE_FAILED, consistency, &cause));
@@ -96,6 +99,9 @@ impl Node {
         reactor::charge(Work::CoordinateRead, 0);
         let replicas = self.replicas(&table.keyspace, command.tokens.1)?;
         let requirement: Requirement = self.requirement(&table.keyspace, consistency)?;
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
+        }
         let local = (self.me(), self.topology.local().dc);
         let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;

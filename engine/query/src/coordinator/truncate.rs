@@ -27,6 +27,9 @@ impl Node {
     }
 
     async fn truncate_alone(self: &Rc<Self>, table: &TableDef, timeout: Duration) -> Result<(), QueryError> {
+        if timeout.is_zero() {
+            return Err(failed("Truncate timed out before it began".to_string()));
+        }
         let peers: Vec<_> = self.topology.peers().map(|peer| peer.index).collect();
         if let Some(down) = peers.iter().find(|&&peer| !self.is_alive(peer)) {
             return Err(failed(format!(

@@ -64,7 +64,10 @@ impl Node {
         reactor::charge(Work::CoordinateWrite, 0);
         let replicas = self.replicas(keyspace, token)?;
         let requirement = self.requirement(keyspace, consistency)?;
-        if replicas.nodes() == [self.me()] && requirement.required() <= 1 {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(QueryError::write_timeout(consistency, 0, requirement.required(), kind));
+        }
+        if replicas.nodes() == [self.me()] && requirement.required() <= 1 && timeout.is_none() {
             // The only replica is here: nothing to count, nobody to time out.
             return replica::apply(self, token, mutation)
                 .await

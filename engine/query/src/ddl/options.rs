@@ -16,6 +16,7 @@ const KEPT: &[&str] = &[
     "max_index_interval",
     "memtable_flush_period_in_ms",
     "min_index_interval",
+    "paxos_grace_seconds",
     "read_repair",
     "read_repair_chance",
     "synchronous_updates",
@@ -159,6 +160,10 @@ pub(super) fn apply_to_table(
             "speculative_retry" => {
                 let told = speculative_retry(text(name, value)?)?;
                 options.other.insert(name.clone(), crate::schema::describe::string(&told));
+            }
+            "tombstone_gc" => {
+                let told = crate::schema::describe::map_of(&map(name, value)?);
+                options.other.insert(name.clone(), told);
             }
             kept if KEPT.contains(&kept) => {
                 let text = text(name, value)?;

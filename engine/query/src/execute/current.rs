@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cql::Consistency;
-use storage::{Bytes, Clustering, ComplexColumn, Partition, ReadCommand};
+use storage::{Bytes, Cell, Clustering, ComplexColumn, Partition, ReadCommand};
 use types::Token;
 
 use super::Execution;
@@ -24,6 +24,16 @@ impl Current {
     /// One partition, read already.
     pub fn of(partition: Option<&Partition>) -> Self {
         Self(partition.map(|partition| (partition.key.clone(), partition.clone())).into_iter().collect())
+    }
+
+    /// A column of one cell, as a reader sees it; without a clustering that of the static row.
+    pub fn cell(&self, key: &[u8], clustering: Option<&Clustering>, index: u16, now_s: u32) -> Option<&Cell> {
+        let partition = self.0.get(key)?;
+        let row = match clustering {
+            None => partition.static_row.as_ref(),
+            Some(clustering) => partition.rows.iter().find(|row| row.clustering == *clustering),
+        };
+        row?.cell(index).filter(|cell| cell.is_live(now_s))
     }
 
     /// A column of several cells; without a clustering that of the static row.

@@ -135,7 +135,7 @@ impl<'w> Elements<'w> {
                 }
             }
             // Of columns with one cell.
-            Change::Value(_) | Change::Count { .. } => {}
+            Change::Value(_) | Change::Count { .. } | Change::Sum { .. } => {}
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Statements executed: requests of a client, through plans, to the coordinator and back as a RESULT.
 
 mod aggregate;
+mod arithmetic;
 mod client;
 mod conditional;
 mod current;

@@ -12,7 +12,7 @@ use storage::{
 use types::{ColumnDef, TableDef, TableId, Token};
 
 use super::current::Current;
-use super::{Execution, element};
+use super::{Execution, arithmetic, element};
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
 use crate::plan::{self, Bound, Change, ClusteringTarget, Context, Modify, ModifyKind, Source, Values};
@@ -104,6 +104,16 @@ impl Writing<'_> {
                 continue;
             }
             let column = &columns[usize::from(index)];
+            if let Change::Sum { operand, takes } = &of_column[0].1 {
+                let at = (!is_static).then_some(&row.clustering);
+                let now = self.current.cell(key, at, index, self.stamp.now_s).and_then(|cell| cell.value.as_deref());
+                // A sum with null is null, and what is null stays so.
+                if let (Some(now), Bound::Bytes(operand)) = (now, operand.bind(self.values, self.context)?) {
+                    let sum = arithmetic::sum(&column.ty, &column.name, now, &operand, *takes)?;
+                    row.cells.push((index, self.stamp.cell(sum)));
+                }
+                continue;
+            }
             if column.ty.is_counter() {
                 let delta = element::delta(of_column, self.values, self.context)?;
                 row.cells.extend(delta.map(|delta| (index, Cell::live(self.stamp.timestamp, &delta.to_be_bytes()))));
@@ -305,7 +315,9 @@ impl Node {
         if mutations.len() < 2 {
             return Ok(None);
         }
-        let bytes: usize = mutations.iter().map(|(.., bytes)| bytes.len()).sum();
+        // What a mutation takes in memory beside its bytes, about.
+        const OVERHEAD_BYTES: usize = 256;
+        let bytes: usize = mutations.iter().map(|(.., bytes)| bytes.len() + OVERHEAD_BYTES).sum();
         let threshold = |name: &str| (self.settings.number(name) * 1024.0) as usize;
         let (fail, warn) = (threshold("batch_size_fail_threshold_in_kb"), threshold("batch_size_warn_threshold_in_kb"));
         let tables: std::collections::BTreeSet<String> =

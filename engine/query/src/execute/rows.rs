@@ -158,6 +158,9 @@ struct Group<'a> {
     running: Vec<Running<'a>>,
 }
 
+/// A page ends behind the row that makes it this long, as ScyllaDB's: what a client and a server can hold at ease.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+
 /// Takes partitions in order and makes the rows of the answer.
 pub(super) struct Collector<'a> {
     select: &'a Select,
@@ -168,6 +171,8 @@ pub(super) struct Collector<'a> {
     pub out: Vec<u8>,
     writer: RowsWriter,
     group: Option<Group<'a>>,
+    /// Whether the client takes pages: they end after so many bytes too.
+    is_paged: bool,
     /// Rows that the page, LIMIT and PER PARTITION LIMIT still let through.
     page_left: u64,
     pub remaining: u64,
@@ -211,6 +216,7 @@ impl<'a> Collector<'a> {
             tuples,
             out,
             writer,
+            is_paged: limits.page != u64::MAX,
             page_left: limits.page,
             // LIMIT counts rows of the result.
             remaining: if select.grouping == Grouping::All { u64::MAX } else { limits.total },
@@ -270,6 +276,8 @@ impl<'a> Collector<'a> {
         for row in live.by_ref() {
             any = true;
             match self.take_row(&view(Some(row)))? {
+                // A distinct partition counts once, in a group too.
+                Flow::More if self.select.distinct && self.select.grouping != Grouping::Rows => break,
                 Flow::More => {}
                 flow => return Ok(flow),
             }
@@ -281,6 +289,36 @@ impl<'a> Collector<'a> {
             .is_some_and(|position| position.key == partition.key && position.clustering.is_some());
         if !any && !continued && self.select.slices.is_all() && partition.has_live_static(now_s) {
             return self.take_row(&view(None));
+        }
+        Ok(Flow::More)
+    }
+
+    /// Takes whole partitions at once, their rows in one order over all of them: IN with ORDER BY.
+    pub fn take_together(&mut self, partitions: &[Partition]) -> Result<Flow, QueryError> {
+        let table = &*self.select.table;
+        let (values, context, now_s) = (self.values, self.context, now_s(self.context));
+        let mut rows: Vec<(usize, &Row)> = Vec::new();
+        let mut components = Vec::with_capacity(partitions.len());
+        for (at, partition) in partitions.iter().enumerate() {
+            components.push(partition_key_components(&partition.key, table.partition_key.len()).map_err(server)?);
+            let most = usize::try_from(self.per_partition).unwrap_or(usize::MAX);
+            match self.select.reverse {
+                true => rows.extend(partition.live_rows(now_s).rev().take(most).map(|row| (at, row))),
+                false => rows.extend(partition.live_rows(now_s).take(most).map(|row| (at, row))),
+            }
+        }
+        rows.sort_by(|(_, a), (_, b)| {
+            let order = a.clustering.compare(&b.clustering, table);
+            if self.select.reverse { order.reverse() } else { order }
+        });
+        for (at, row) in rows {
+            self.remaining_in_partition = u64::MAX;
+            let (partition, components) = (&partitions[at], &components[at][..]);
+            let view = View { table, partition, components, row: Some(row), now_s, values, context };
+            match self.take_row(&view)? {
+                Flow::More => {}
+                flow => return Ok(flow),
+            }
         }
         Ok(Flow::More)
     }
@@ -339,7 +377,7 @@ impl<'a> Collector<'a> {
         if self.remaining == 0 {
             return Flow::Done;
         }
-        if self.page_left == 0 {
+        if self.page_left == 0 || (self.is_paged && self.out.len() >= PAGE_BYTES_MAX) {
             return Flow::PageFull;
         }
         self.remaining -= 1;

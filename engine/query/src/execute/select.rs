@@ -116,6 +116,30 @@ impl Node {
         let table = &select.table;
         let all = select.slices.slices(table, execution.values, context)?;
         let resume = collector.position.clone();
+        if select.is_ordered && keys.len() > 1 {
+            let timeout = self.select_timeout(select, &execution, context)?;
+            if execution.parameters.page_size.is_some() {
+                return Err(invalid!(
+                    "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \
+                     remove the ORDER BY or the IN and sort client side, or disable paging for this query"
+                ));
+            }
+            let mut partitions = Vec::with_capacity(keys.len());
+            for key in keys {
+                let (token, key) = (Token::of_key(&key), Bytes::from(key));
+                let command = ReadCommand {
+                    slices: all.clone(),
+                    reverse: select.reverse,
+                    bypass_cache: select.bypass_cache,
+                    ..ReadCommand::partition(table.id, key, now_s(context))
+                };
+                partitions.extend(self.read(table, token, command, execution.parameters.consistency, timeout).await?);
+            }
+            return match collector.take_together(&partitions)? {
+                Flow::More => Ok(Flow::Done),
+                flow => Ok(flow),
+            };
+        }
         for key in keys {
             let mut slices = all.clone();
             if let Some(position) = &resume {

@@ -33,6 +33,8 @@ pub(crate) enum Change {
     DiscardAt(Source),
     /// A field of a user type; null removes it.
     Field(u16, Source),
+    /// Adds to a number that is no counter, or takes from it, of a conditional statement: needs the number.
+    Sum { operand: Source, takes: bool },
     /// Adds to a counter, or takes from it.
     Count { delta: Source, takes: bool },
 }
@@ -40,12 +42,12 @@ pub(crate) enum Change {
 impl Change {
     /// Whether it depends on what the column has.
     pub fn needs_current(&self) -> bool {
-        matches!(self, Change::RemoveEqual(_) | Change::PutAt { .. } | Change::DiscardAt(_))
+        matches!(self, Change::RemoveEqual(_) | Change::PutAt { .. } | Change::DiscardAt(_) | Change::Sum { .. })
     }
 
     /// Whether it leaves nothing of what other assignments of the statement do to the column.
     pub fn is_whole(&self) -> bool {
-        matches!(self, Change::Value(_) | Change::Whole(_) | Change::Clear)
+        matches!(self, Change::Value(_) | Change::Whole(_) | Change::Clear | Change::Sum { .. })
     }
 
     /// `column = value`, also of INSERT.
@@ -73,11 +75,13 @@ impl Change {
             Operation::Add(term) => match ty {
                 CqlType::Counter => Ok(Change::Count { delta: value(term, ty, markers)?, takes: false }),
                 CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) => Ok(Change::Add(value(term, ty, markers)?)),
+                ty if ty.is_number() => Ok(Change::Sum { operand: value(term, ty, markers)?, takes: false }),
                 _ => Err(refusal(column, &format!("{name} = {name} + {term}"), "counter")),
             },
             Operation::Subtract(term) => match ty {
                 CqlType::Counter => Ok(Change::Count { delta: value(term, ty, markers)?, takes: true }),
                 CqlType::List(_) => Ok(Change::RemoveEqual(value(term, ty, markers)?)),
+                ty if ty.is_number() => Ok(Change::Sum { operand: value(term, ty, markers)?, takes: true }),
                 CqlType::Set(_) => Ok(Change::Remove(value(term, ty, markers)?)),
                 CqlType::Map(key, _) => Ok(Change::Remove(value(term, &CqlType::Set(key.clone()), markers)?)),
                 _ => Err(refusal(column, &format!("{name} = {name} - {term}"), "counter")),

@@ -217,7 +217,17 @@ pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut M
 impl Modify {
     /// A conditional statement is about one row, and its time is the one at which it is decided.
     fn with_condition(mut self, condition: Option<Conditions>) -> Result<Modify, QueryError> {
-        let Some(condition) = condition else { return Ok(self) };
+        let Some(condition) = condition else {
+            let mut all = self.cells.iter().map(|of| (of, &self.table.regulars));
+            let mut statics = self.statics.iter().map(|of| (of, &self.table.statics));
+            let sum = all.find(|((_, change), _)| matches!(change, Change::Sum { .. }));
+            let sum = sum.or_else(|| statics.find(|((_, change), _)| matches!(change, Change::Sum { .. })));
+            if let Some(((index, _), columns)) = sum {
+                let name = &columns[usize::from(*index)].name;
+                return Err(invalid!("Invalid operation ({name} = {name} + ..) for non counter column {name}"));
+            }
+            return Ok(self);
+        };
         if self.table.is_counter() {
             return Err(invalid!("Conditional updates are not supported on counter tables"));
         }

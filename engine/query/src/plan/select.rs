@@ -25,6 +25,8 @@ pub(crate) struct Select {
     pub grouping: Grouping,
     pub metadata: EncodedMetadata,
     pub reverse: bool,
+    /// ORDER BY, which several partitions share.
+    pub is_ordered: bool,
     pub distinct: bool,
     pub limit: Option<Source>,
     pub per_partition_limit: Option<Source>,
@@ -113,6 +115,7 @@ pub(super) fn plan(
         filters: restrictions.filters,
         tuples: restrictions.tuples,
         reverse,
+        is_ordered: !select.order_by.is_empty(),
         distinct: select.distinct,
         limit,
         per_partition_limit,

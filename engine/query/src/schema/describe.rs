@@ -20,6 +20,10 @@ fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     format!("{{{}}}", entries.join(", "))
 }
 
+pub fn map_of(entries: &BTreeMap<String, String>) -> String {
+    map(entries.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+}
+
 pub fn keyspace(keyspace: &KeyspaceDef) -> String {
     let options = keyspace.replication.to_options();
     format!(
