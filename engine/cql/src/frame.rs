@@ -317,7 +317,9 @@ impl FrameBuffer {
 
     /// What has arrived and was not given out.
     pub fn take_rest(&mut self) -> Vec<u8> {
-        self.bytes.split_off(std::mem::take(&mut self.consumed).min(self.bytes.len()))
+        let rest = self.bytes.split_off(std::mem::take(&mut self.consumed).min(self.bytes.len()));
+        self.bytes.clear();
+        rest
     }
 
     /// Bytes received and not yet consumed.
@@ -373,6 +375,16 @@ mod tests {
             decode(&frame(b"abc"), Direction::Request, 10).unwrap().map(|(h, b)| (h, b.to_vec())).unwrap();
         assert_eq!(header, Header { version: Version::V4, flags: 0, stream: 258, opcode: Opcode::Query, body_len: 3 });
         assert_eq!(body, b"abc");
+    }
+
+    #[test]
+    fn what_was_given_out_is_not_of_the_rest() {
+        let mut buffer = FrameBuffer::new(Direction::Request, BODY_MAX);
+        buffer.extend(&[frame(b"abc"), b"rest".to_vec()].concat());
+        assert_eq!(buffer.next_frame().unwrap().unwrap().1, b"abc");
+        assert_eq!(buffer.take_rest(), b"rest");
+        buffer.extend(&frame(b"def"));
+        assert_eq!(buffer.next_frame().unwrap().unwrap().1, b"def");
     }
 
     #[test]

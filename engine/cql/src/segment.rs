@@ -175,7 +175,9 @@ impl SegmentBuffer {
 
     /// What has arrived and was not given out.
     pub fn take_rest(&mut self) -> Vec<u8> {
-        self.bytes.split_off(std::mem::take(&mut self.consumed))
+        let rest = self.bytes.split_off(std::mem::take(&mut self.consumed));
+        self.bytes.clear();
+        rest
     }
 }
 

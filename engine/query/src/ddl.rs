@@ -321,9 +321,7 @@ fn decide_alone(
         }
         Ddl::DropKeyspace { name, if_exists } => {
             let Some(known) = schema.keyspace(name) else {
-                return absent(*if_exists, || {
-                    QueryError::config(format!("Cannot drop non existing keyspace '{name}'."))
-                });
+                return absent(*if_exists, || QueryError::invalid(format!("Keyspace '{name}' doesn't exist")));
             };
             let target = Target::Keyspace(name.clone());
             let tables = known.tables.keys().map(|table| (Target::Table(name.clone(), table.clone()), None));

@@ -32,6 +32,8 @@ use outbox::Outbox;
 const BODY_MAX: usize = 16 << 20;
 /// What one receive may bring.
 const RECEIVE_BYTES: usize = 64 << 10;
+/// What an answer is taken to need before the first has been given.
+const ANSWER_BYTES_AT_FIRST: usize = 8 << 10;
 /// Half a frame of more than this counts against the shard's memory for clients.
 const PARTIAL_FREE_BYTES: usize = 64 << 10;
 
@@ -44,6 +46,8 @@ struct Session {
     /// Of frames, which v5 does not compress.
     compression: Cell<Compression>,
     in_flight: Cell<usize>,
+    /// What an answer takes, in bytes: the largest of late, sinking by an eighth with each that is smaller.
+    answer_bytes: Cell<usize>,
     /// A request has ended, or answers have left.
     progress: Notify,
     listeners: RefCell<Vec<u64>>,
@@ -62,6 +66,7 @@ pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budge
         stage: Cell::default(),
         compression: Cell::default(),
         in_flight: Cell::new(0),
+        answer_bytes: Cell::new(ANSWER_BYTES_AT_FIRST),
         progress: Notify::new(),
         listeners: RefCell::default(),
         registered,
@@ -118,9 +123,8 @@ impl Session {
                     }
                 }
                 arrived = Ok(());
-                if self.in_flight.get() >= in_flight_max || self.outbox.is_full() {
-                    let ready = || self.in_flight.get() < in_flight_max && !self.outbox.is_full();
-                    self.progress.wait_until(ready).await;
+                if !self.may_go_on(in_flight_max) {
+                    self.progress.wait_until(|| self.may_go_on(in_flight_max)).await;
                 }
             }
             if inbound.pending() > PARTIAL_FREE_BYTES {
@@ -131,6 +135,12 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Whether to begin another request: those in flight will bring answers too, of about the size of the last ones.
+    fn may_go_on(&self, in_flight_max: usize) -> bool {
+        let in_flight = self.in_flight.get();
+        in_flight < in_flight_max && !self.outbox.is_full(in_flight.saturating_mul(self.answer_bytes.get()))
     }
 
     /// Starts the next request that has arrived whole; `false` when there is none.
@@ -215,7 +225,11 @@ impl Session {
             frame::finish(out, start, self.compression.get()).map(|()| out.len() - before)
         });
         match encoded {
-            Ok(bytes) => reactor::charge(Work::FrameEncode, bytes as u64),
+            Ok(bytes) => {
+                let before = self.answer_bytes.get();
+                self.answer_bytes.set(bytes.max(before - before / 8));
+                reactor::charge(Work::FrameEncode, bytes as u64);
+            }
             Err(FrameError::BodyTooLong(_)) => {
                 self.refuse(stream, Error::invalid("The result is too large for a frame; ask for it in pages"));
             }

@@ -58,8 +58,9 @@ impl Outbox {
         self.segments.set(Some((self.bytes.borrow().len(), lz4)));
     }
 
-    pub fn is_full(&self) -> bool {
-        self.bytes.borrow().len() + self.leaving.get() > BYTES_MAX
+    /// Whether what waits, and `more` bytes that are to come, are too much.
+    pub fn is_full(&self, more: usize) -> bool {
+        (self.bytes.borrow().len() + self.leaving.get()).saturating_add(more) > BYTES_MAX
     }
 
     /// Nothing more will be written; what is there still leaves.
