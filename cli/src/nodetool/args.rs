@@ -2,13 +2,17 @@
 
 use std::net::IpAddr;
 
-use clap::{Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand};
 
 /// Look after a running node, with the commands of Cassandra's nodetool, over its admin API.
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub struct Nodetool {
+    /// Print help: `-h` is the host, as everywhere where there is a nodetool.
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
     /// The node's address.
-    #[arg(short = 'H', long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub host: IpAddr,
     /// Port of its admin API.
     #[arg(short, long, default_value_t = 10_000, value_name = "PORT")]
