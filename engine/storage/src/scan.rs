@@ -54,12 +54,6 @@ pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Ve
         ranges[0].0 = token;
         resume = Some((key.clone(), row.as_ref()));
     }
-    // A view may have the empty key, whose token is the ring's very start: nothing is before it to go on from.
-    let may_be_empty = def.view.is_some() && def.partition_key.len() == 1;
-    if may_be_empty && command.after.is_none() && ranges.iter().any(|(start, _)| *start == Token(i64::MIN)) {
-        let key = Bytes::default();
-        scan.take(scan.read_again(table, Token(i64::MIN), &key, &command.slices).await?);
-    }
     for (start, end) in ranges {
         let mut place = Place { token: start, key: None };
         if let Some((key, row)) = resume.take() {

@@ -7,8 +7,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{PERIODIC, config, encode, read_all, row, table, update};
-use storage::{Config, DeletionTime, Error, Partition, Storage};
+use common::{PERIODIC, config, encode, read_all, row, scan_all, table, update};
+use storage::{Config, DeletionTime, Error, Partition, ReadCommand, Storage};
 use types::{TableDef, Token};
 
 fn manual(dir: &Path) -> Config {
@@ -314,6 +314,37 @@ fn compaction_stays_within_the_space_it_may_take() {
         assert_eq!(stats.compaction_temporary_bytes, 0);
         let rows: usize = read_all(&storage, &def).await.iter().map(|partition| partition.rows.len()).sum();
         assert_eq!(rows, 12 * 200);
+        storage.close().await.unwrap();
+    })
+    .unwrap();
+}
+
+/// A view has the empty key where its base table's column is empty.
+#[test]
+fn the_empty_key_is_kept_and_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = manual(dir.path());
+    reactor::uring::block_on(async move {
+        let def = table();
+        let storage = Storage::open(config, vec![def.clone()]).await.unwrap();
+        let expect = async |storage: &Storage, when: &str| {
+            let found = keys(storage, &def).await;
+            assert_eq!((found.len(), found.iter().filter(|key| key.is_empty()).count()), (4, 1), "{when}: {found:?}");
+            // A page at a time, each going on behind the last one's key.
+            let pages = scan_all(storage, &def, 1, 1).await;
+            assert_eq!(pages.iter().filter(|partition| partition.key.is_empty()).count(), 1, "{when}");
+            let read = ReadCommand { bypass_cache: true, ..ReadCommand::partition(def.id, "", 1) };
+            assert!(storage.read(read).await.unwrap().is_some(), "{when}");
+        };
+        storage.apply(&update(&def, "", 1, 1, "v")).await.unwrap();
+        for n in 0..3 {
+            storage.apply(&update(&def, &format!("k{n}"), n, 1, "v")).await.unwrap();
+        }
+        expect(&storage, "in the memtable").await;
+        storage.flush(None).await.unwrap();
+        expect(&storage, "flushed").await;
+        storage.compact(def.id).await.unwrap();
+        expect(&storage, "compacted").await;
         storage.close().await.unwrap();
     })
     .unwrap();

@@ -143,14 +143,15 @@ impl Memtable {
         self.partitions.get(token)?.find(key)
     }
 
-    /// Partitions in token order, then key order, behind `(token, key)`; `None` as the key is behind the whole token.
+    /// Partitions in token order, then key order, behind `(token, key)`; `None` as the key is behind the whole token,
+    /// but before the ring's first one: the empty key, which views have, is there.
     pub fn range_after<'a>(
         &'a self,
         token: Token,
         key: Option<&'a [u8]>,
     ) -> impl Iterator<Item = (Token, &'a Stored)> + 'a {
         let slots = self.partitions.range_from(token).flat_map(|(token, slot)| slot.list().iter().map(|s| (*token, s)));
-        slots.skip_while(move |(at, stored)| *at == token && key.is_none_or(|key| stored.key() <= key))
+        slots.skip_while(move |(at, stored)| *at == token && key.map_or(token != Token::MIN, |key| stored.key() <= key))
     }
 }
 

@@ -189,7 +189,8 @@ pub(crate) struct IndexCursor {
 }
 
 impl IndexCursor {
-    /// Before the first key behind `(token, key)`; without a key, behind the whole token.
+    /// Before the first key behind `(token, key)`; without a key, behind the whole token, but before the
+    /// ring's first one: the empty key, which views have, is there.
     pub async fn seek(sstable: Rc<Sstable>, token: Token, key: Option<&[u8]>) -> Result<Self, Error> {
         let (token, key) = match sstable.standing.from {
             Some(from) if token < from => (Token(from.0.saturating_sub(1)), None),
@@ -200,7 +201,8 @@ impl IndexCursor {
         loop {
             cursor.advance().await?;
             let skip = cursor.head.as_ref().is_some_and(|head| {
-                head.token < token || (head.token == token && key.is_none_or(|key| &*head.key <= key))
+                let passed = || key.map_or(token != Token::MIN, |key| &*head.key <= key);
+                head.token < token || (head.token == token && passed())
             });
             if !skip {
                 return Ok(cursor);
