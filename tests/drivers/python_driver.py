@@ -50,8 +50,12 @@ class Connected(unittest.TestCase):
     options = {}
 
     @classmethod
+    def open(cls):
+        return connect(**cls.options)
+
+    @classmethod
     def setUpClass(cls):
-        cls.cluster = connect(**cls.options)
+        cls.cluster = cls.open()
         cls.session = cls.cluster.connect()
         cls.session.execute(
             "CREATE KEYSPACE IF NOT EXISTS drivers WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"

@@ -4,35 +4,25 @@ For a server with PasswordAuthenticator and CassandraAuthorizer; see python_driv
 """
 
 import itertools
-import unittest
 
 from cassandra import InvalidRequest, Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import NoHostAvailable
 from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement
-from python_driver import connect, eventually, main
+from python_driver import Connected, connect, eventually, main
 
 
 def log_in(name, password, **options):
     return connect(auth_provider=PlainTextAuthProvider(name, password), **options)
 
 
-class Security(unittest.TestCase):
+class Security(Connected):
     names = itertools.count()
 
     @classmethod
-    def setUpClass(cls):
-        cls.cluster = log_in("cassandra", "cassandra")
-        cls.session = cls.cluster.connect()
-        cls.session.execute(
-            "CREATE KEYSPACE IF NOT EXISTS drivers WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
-        )
-        cls.session.set_keyspace("drivers")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.shutdown()
+    def open(cls):
+        return log_in("cassandra", "cassandra")
 
     def role(self, options="LOGIN = true"):
         name = f"role_{next(self.names)}"
@@ -42,10 +32,7 @@ class Security(unittest.TestCase):
         return name
 
     def table(self):
-        name = f"security_{next(self.names)}"
-        self.session.execute(f"DROP TABLE IF EXISTS {name}")
-        self.session.execute(f"CREATE TABLE {name} (p int PRIMARY KEY, v int)")
-        return name
+        return super().table("p int PRIMARY KEY, v int")
 
     def as_role(self, name, **options):
         cluster = log_in(name, name, **options)

@@ -558,6 +558,22 @@ pub struct CreateTable {
     pub properties: Properties,
 }
 
+impl CreateTable {
+    /// The head of the statement: what is to come is empty yet.
+    pub(crate) fn without_columns(name: QualifiedName, if_not_exists: bool) -> CreateTable {
+        CreateTable {
+            name,
+            if_not_exists,
+            columns: Vec::new(),
+            partition_key: Vec::new(),
+            clustering: Vec::new(),
+            clustering_order: Vec::new(),
+            compact_storage: false,
+            properties: Properties::new(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlterTable {
     pub name: QualifiedName,

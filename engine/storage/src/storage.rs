@@ -303,7 +303,7 @@ impl Storage {
     pub async fn apply(&self, mutation: &[u8]) -> Result<(), Error> {
         let began_ns = reactor::now();
         let head = MutationHead::read(mutation)?;
-        let end = loop {
+        let (table, end) = loop {
             if self.is_full() || self.admission.is_waiting() {
                 self.wait_for_room(mutation.len()).await?;
             }
@@ -312,7 +312,7 @@ impl Storage {
                 let tables = self.tables.borrow();
                 let table = tables.get(&head.table).ok_or(Error::UnknownTable(head.table))?;
                 if !table.held.get() {
-                    break self.write(table, mutation, head)?;
+                    break (table.clone(), self.write(table, mutation, head)?);
                 }
                 self.released.notified()
             };
@@ -326,9 +326,7 @@ impl Storage {
             SyncMode::Batch | SyncMode::Group { .. } => self.log.synced(end).await?,
             SyncMode::Periodic { .. } => {}
         }
-        if let Some(table) = self.tables.borrow().get(&head.table) {
-            table.counts.count_write(began_ns);
-        }
+        table.counts.count_write(began_ns);
         Ok(())
     }
 

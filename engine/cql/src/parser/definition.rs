@@ -170,16 +170,7 @@ impl Parser<'_> {
 
     fn create_table(&mut self) -> Result<CreateTable, ParseError> {
         let if_not_exists = self.if_not_exists()?;
-        let mut table = CreateTable {
-            name: self.table_name()?,
-            if_not_exists,
-            columns: Vec::new(),
-            partition_key: Vec::new(),
-            clustering: Vec::new(),
-            clustering_order: Vec::new(),
-            compact_storage: false,
-            properties: Properties::new(),
-        };
+        let mut table = CreateTable::without_columns(self.table_name()?, if_not_exists);
         self.expect_symbol("(")?;
         self.table_column(&mut table)?;
         while self.take_symbol(",") {

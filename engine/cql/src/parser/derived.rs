@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{ParseError, Parser};
 use crate::ast::{
-    CreateIndex, CreateTable, CreateView, IndexPart, IndexTarget, Properties, PropertyValue, QualifiedName, Selection,
-    Statement,
+    CreateIndex, CreateTable, CreateView, IndexPart, IndexTarget, PropertyValue, QualifiedName, Selection, Statement,
 };
 use crate::lexer::TokenKind;
 
@@ -112,16 +111,7 @@ impl Parser<'_> {
 
     /// `WITH ..` as a table has it, if it is there.
     fn properties_of_table(&mut self, name: &QualifiedName) -> Result<CreateTable, ParseError> {
-        let mut table = CreateTable {
-            name: name.clone(),
-            if_not_exists: false,
-            columns: Vec::new(),
-            partition_key: Vec::new(),
-            clustering: Vec::new(),
-            clustering_order: Vec::new(),
-            compact_storage: false,
-            properties: Properties::new(),
-        };
+        let mut table = CreateTable::without_columns(name.clone(), false);
         if self.take_keyword("WITH") {
             self.table_property(&mut table)?;
             while self.take_keyword("AND") {

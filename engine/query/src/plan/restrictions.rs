@@ -442,19 +442,12 @@ impl Analysis<'_> {
         self.is_slow = true;
     }
 
-    /// A second restriction of a column that is restricted already tests what the first one finds.
     fn key(&mut self, at: u16, def: ColumnDef, one: OneOf) {
-        match &mut self.keys[usize::from(at)] {
-            place @ None => *place = Some(one),
-            Some(_) => self.filters.push(one.into_filter(def)),
-        }
+        first_or_filter(&mut self.keys[usize::from(at)], &mut self.filters, def, one);
     }
 
     fn cluster(&mut self, at: u16, def: ColumnDef, one: OneOf) {
-        match &mut self.clustering[usize::from(at)] {
-            place @ None => *place = Some(one),
-            Some(_) => self.filters.push(one.into_filter(def)),
-        }
+        first_or_filter(&mut self.clustering[usize::from(at)], &mut self.filters, def, one);
     }
 
     fn tuple(
@@ -673,6 +666,14 @@ impl Analysis<'_> {
             }
         }
         Ok(plan)
+    }
+}
+
+/// A second restriction of a column that is restricted already tests what the first one finds.
+fn first_or_filter(place: &mut Option<OneOf>, filters: &mut Vec<Filter>, def: ColumnDef, one: OneOf) {
+    match place {
+        None => *place = Some(one),
+        Some(_) => filters.push(one.into_filter(def)),
     }
 }
 
