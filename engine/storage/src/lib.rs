@@ -17,6 +17,7 @@ mod command;
 mod commitlog;
 mod compaction;
 mod config;
+mod curve;
 mod data;
 mod error;
 mod flush;

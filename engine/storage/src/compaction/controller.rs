@@ -13,6 +13,7 @@ use reactor::Group;
 use super::picture::{Candidate, Picture};
 use super::strategy::size_tiered::{self, Sized};
 use super::strategy::{Strategy, Way, incremental, leveled};
+use crate::curve::Curve;
 use crate::storage::{Signals, Storage};
 
 /// `backlog_controller` looks as often.
@@ -20,21 +21,6 @@ const INTERVAL: Duration = Duration::from_millis(250);
 
 /// `leveled_compaction_backlog_tracker`: a table's size over that of its largest level, when all levels are full.
 const LEVELS_OVER_LARGEST: f64 = 1.111;
-
-/// Straight lines between points; flat before the first and behind the last.
-pub(crate) struct Curve(pub &'static [(f64, f64)]);
-
-impl Curve {
-    pub fn at(&self, x: f64) -> f64 {
-        let points = self.0;
-        let behind = points.partition_point(|point| point.0 <= x);
-        match (behind.checked_sub(1).map(|at| points[at]), points.get(behind)) {
-            (Some((x0, y0)), Some((x1, y1))) => y0 + (x - x0) * (y1 - y0) / (x1 - x0),
-            (Some((_, y)), None) => y,
-            (None, first) => first.map_or(0.0, |point| point.1),
-        }
-    }
-}
 
 /// Shares by backlog over memory (`compaction_controller`'s control points, `normalization_factor` 30).
 pub(crate) const COMPACTION: Curve = Curve(&[(0.0, 50.0), (1.5, 100.0), (30.0, 1000.0)]);
@@ -158,11 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_straight_between_points() {
-        let at = |x| COMPACTION.at(x);
-        assert_eq!((at(-1.0), at(0.0), at(0.75), at(1.5)), (50.0, 50.0, 75.0, 100.0));
-        assert_eq!((at(15.75), at(30.0), at(1e9)), (550.0, 1000.0, 1000.0));
-        assert_eq!((shares(0.0, 0), shares(3e9, 100_000_000)), (50, 1000));
+    fn shares_by_backlog_over_memory() {
+        assert_eq!((shares(0.0, 0), shares(75e6, 100_000_000), shares(3e9, 100_000_000)), (50, 75, 1000));
     }
 
     #[test]
