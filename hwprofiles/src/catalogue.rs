@@ -107,15 +107,15 @@ impl Profiles {
                 }
                 "disks" => {
                     let disk: Disk = document.parse()?;
-                    for (key, direction) in [("read", &disk.read), ("write", &disk.write)] {
-                        let path = [key, "service_time"];
-                        rising(&document, &path, direction.service_time.sampler().is_some())?;
-                    }
+                    let falling = disk.falling();
+                    rising(&document, falling.as_deref().unwrap_or_default(), falling.is_none())?;
                     put(&mut disks, disk, |d| &d.name);
                 }
                 "networks" => {
                     let network: Network = document.parse()?;
                     rising(&document, &["rtt"], network.rtt.sampler().is_some())?;
+                    let rises = network.zones.as_ref().is_none_or(|zones| zones.rtt.sampler().is_some());
+                    rising(&document, &["zones", "rtt"], rises)?;
                     put(&mut networks, network, |n| &n.name);
                 }
                 "systems" => {

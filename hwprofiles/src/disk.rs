@@ -1,7 +1,9 @@
 //! Disks: a faithful minimum that queues and saturates as the device does.
 //!
-//! A request takes one of `channels` for a time drawn from its direction's distribution, then passes an operations
-//! server and a bandwidth server that reads and writes share along the family's interference curve.
+//! A request passes an operations server and a bandwidth server, which reads and writes share along the family's
+//! interference curve, and takes one of `channels` for a time drawn from its direction's distribution. What only some
+//! devices have is optional: members of a RAID 0, a controller's cache, a filled drive's slower writes, credits,
+//! episodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,12 @@ pub struct Disk {
     pub name: String,
     pub about: String,
     pub family: Family,
+    /// Of all members together.
     pub capacity: Figure<Bytes>,
+    /// Several equal drives as one: every figure but the capacity is one member's.
+    pub raid0: Option<Raid0>,
+    /// Memory of a RAID controller in front of the drives.
+    pub write_back_cache: Option<WriteBackCache>,
     /// Requests that the device works on at once; more wait in its queue.
     pub channels: Figure<Count>,
     pub read: Direction,
@@ -32,6 +39,60 @@ pub struct Disk {
     pub credits: Option<Credits>,
     /// How writes slow down reads.
     pub interference: Interference,
+    /// What writes do to the 95th percentile of a light load of small reads.
+    #[serde(default)]
+    pub read_p95: Vec<ReadP95>,
+    /// What random writes fall to once the clean blocks of a filled drive are used up; absent: they never do.
+    pub filled: Option<Filled>,
+    /// Times in which the device does less, or nothing.
+    #[serde(default)]
+    pub episodes: Vec<Episode>,
+}
+
+/// Stripes go around the members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raid0 {
+    pub members: Figure<Count>,
+    pub stripe: Figure<Bytes>,
+}
+
+/// A write is done when it is in the cache; the members take it from there at their own rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteBackCache {
+    pub size: Figure<Bytes>,
+    /// Of a small write that finds room.
+    pub latency: Quantiles,
+    /// Between host and cache, writes only.
+    pub bandwidth: Figure<Bandwidth>,
+}
+
+/// `latency` at the 95th percentile of reads at depth 1 while writes use the share `writes` of their bandwidth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadP95 {
+    pub writes: Figure<Ratio>,
+    pub latency: Figure<Time>,
+}
+
+/// A drive without free blocks: random writes above `write_iops` use up clean ones, which collection makes at that
+/// rate, until they are gone. A run begins with `clean` bytes of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filled {
+    pub write_iops: Figure<Rate>,
+    pub clean: Figure<Bytes>,
+}
+
+/// Comes again and again, after a time between half and one and a half times `every`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Episode {
+    pub every: Figure<Time>,
+    pub length: Quantiles,
+    /// Of the device's rates: 0 stalls it.
+    pub rates_left: Figure<Ratio>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +168,23 @@ impl Interference {
 }
 
 impl Disk {
+    /// Drives that stand side by side.
+    pub fn members(&self) -> u64 {
+        self.raid0.as_ref().map_or(1, |raid0| raid0.members.u64().max(1))
+    }
+
+    /// The first of its distributions whose points do not rise, as the path of its key.
+    pub(crate) fn falling(&self) -> Option<Vec<&'static str>> {
+        let cache = self.write_back_cache.as_ref();
+        let mut all = vec![
+            (vec!["read", "service_time"], &self.read.service_time),
+            (vec!["write", "service_time"], &self.write.service_time),
+        ];
+        all.extend(cache.map(|cache| (vec!["write_back_cache", "latency"], &cache.latency)));
+        all.extend(self.episodes.iter().map(|episode| (vec!["episodes"], &episode.length)));
+        all.into_iter().find(|(_, quantiles)| quantiles.sampler().is_none()).map(|(path, _)| path)
+    }
+
     /// How many operations a request of `bytes` counts for.
     pub fn operations(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.accounting_unit.u64().max(1)).max(1)

@@ -23,11 +23,14 @@ mod system;
 
 pub use catalogue::{ProfileError, Profiles, UnknownProfile};
 pub use cost::{Cost, CostTable, Reference, WorkCost};
-pub use disk::{Credits, Direction, Disk, Family, Interference, InterferencePoint, Total};
+pub use disk::{
+    Credits, Direction, Disk, Episode, Family, Filled, Interference, InterferencePoint, Raid0, ReadP95, Total,
+    WriteBackCache,
+};
 pub use figure::{Figure, FigureError, Standing};
 pub use instance::{Ebs, Instance, Nic};
 pub use nearest::nearest;
-pub use network::Network;
+pub use network::{Network, Zones};
 pub use processor::Processor;
 pub use quantiles::{Quantiles, Sampler};
 pub use system::{Commitlog, CommitlogSync, IoMode, Memory, MemoryPlan, Pauses, System, Threading, Throttles};

@@ -1,8 +1,9 @@
-//! A latency distribution given by five points, sampled with integer arithmetic only.
+//! A latency distribution given by five points or six, sampled with integer arithmetic only.
 //!
 //! `low`, `mid` and `high` are the 5th, 50th and 95th percentile, straight lines between them. Above `high` the tail is
-//! exponential: each halving of the remaining probability adds the same time, until `max` at 1 in 10,240. No function
-//! of the C library is involved, so every machine draws the same latencies from the same bits.
+//! exponential: each halving of the remaining probability adds the same time, until `max` at 1 in 10,240; where `p99`
+//! is known, it bends there. No function of the C library is involved, so every machine draws the same latencies from
+//! the same bits.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ pub struct Quantiles {
     pub low: Figure<Time>,
     pub mid: Figure<Time>,
     pub high: Figure<Time>,
+    /// The 99th percentile.
+    pub p99: Option<Figure<Time>>,
     pub max: Figure<Time>,
 }
 
@@ -23,14 +26,17 @@ impl Quantiles {
     /// `None` if the points do not rise.
     pub fn sampler(&self) -> Option<Sampler> {
         let points = [&self.min, &self.low, &self.mid, &self.high, &self.max].map(|f| f.u64());
-        points.is_sorted().then_some(Sampler { points })
+        let p99 = self.p99.as_ref().map(|f| f.u64());
+        let p99_rises = p99.is_none_or(|p99| (points[3]..=points[4]).contains(&p99));
+        (points.is_sorted() && p99_rises).then_some(Sampler { points, p99 })
     }
 }
 
-/// The five points in ns; cheap to copy, for the simulator's hot path.
+/// The points in ns; cheap to copy, for the simulator's hot path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampler {
     points: [u64; 5],
+    p99: Option<u64>,
 }
 
 /// Probabilities are fractions of 2^32.
@@ -39,20 +45,20 @@ const P50: u64 = (1 << 32) / 2;
 const P95: u64 = (1 << 32) - P05;
 /// The tail reaches `max` after this many halvings of 5 %: 0.05 / 2^9 is about 1 in 10,000.
 const TAIL_HALVINGS: u64 = 9;
+/// Halvings of 5 % until 1 %, as `sample` counts them (2.4 where a logarithm would give 2.32), with 16 fractional bits.
+const P99_HALVINGS: u64 = (24 << 16) / 10;
 
 impl Sampler {
     /// A distribution that always gives `ns`.
     pub fn constant(ns: u64) -> Self {
-        Self { points: [ns; 5] }
+        Self { points: [ns; 5], p99: None }
     }
 
     /// ns for 32 random bits (the high half of `random` is used).
     pub fn sample(&self, random: u64) -> u64 {
         let p = random >> 32;
         let [min, low, mid, high, max] = self.points;
-        let line = |from: u64, to: u64, begin: u64, end: u64| {
-            from + ((to - from) as u128 * (p - begin) as u128 / (end - begin) as u128) as u64
-        };
+        let line = |from: u64, to: u64, begin: u64, end: u64| line_of(from, to, p, begin, end);
         if p < P05 {
             line(min, low, 0, P05)
         } else if p < P50 {
@@ -66,7 +72,11 @@ impl Sampler {
             let within = (rest << shift) as u128; // in (P05/2, P05]
             let fraction = ((P05 as u128 - within.min(P05 as u128)) << 17) / P05 as u128;
             let halvings = ((shift << 16) + fraction as u64).min(TAIL_HALVINGS << 16);
-            high + ((max - high) as u128 * halvings as u128 / (TAIL_HALVINGS << 16) as u128) as u64
+            match self.p99 {
+                None => line_of(high, max, halvings, 0, TAIL_HALVINGS << 16),
+                Some(p99) if halvings < P99_HALVINGS => line_of(high, p99, halvings, 0, P99_HALVINGS),
+                Some(p99) => line_of(p99, max, halvings, P99_HALVINGS, TAIL_HALVINGS << 16),
+            }
         }
     }
 
@@ -81,12 +91,17 @@ impl Sampler {
     }
 }
 
+/// Where the line from `(begin, from)` to `(end, to)` is at `at`.
+fn line_of(from: u64, to: u64, at: u64, begin: u64, end: u64) -> u64 {
+    from + ((to - from) as u128 * (at - begin) as u128 / (end - begin) as u128) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn sampler() -> Sampler {
-        Sampler { points: [50_000, 100_000, 125_000, 170_000, 2_000_000] }
+        Sampler { points: [50_000, 100_000, 125_000, 170_000, 2_000_000], p99: None }
     }
 
     fn at(probability: f64) -> u64 {
@@ -111,5 +126,14 @@ mod tests {
         assert!(at(0.975).abs_diff(170_000 + step) < 2_000);
         assert!(at(0.9875).abs_diff(170_000 + 2 * step) < 2_000);
         assert!((125_000.0..165_000.0).contains(&sampler().mean_ns()));
+    }
+    #[test]
+    fn a_known_p99_bends_the_tail() {
+        let bent = Sampler { p99: Some(300_000), ..sampler() };
+        let at = |probability: f64| bent.sample((probability * 4_294_967_296.0) as u64 * (1 << 32));
+        assert!(at(0.95).abs_diff(170_000) < 100 && at(0.99).abs_diff(300_000) < 100, "{} {}", at(0.95), at(0.99));
+        assert_eq!(bent.sample(u64::MAX), 2_000_000);
+        let values: Vec<u64> = (0..100_000u64).map(|i| bent.sample(i * (u64::MAX / 100_000))).collect();
+        assert!(values.is_sorted());
     }
 }

@@ -291,10 +291,14 @@ impl<'a> Simulation<'a> {
                     Some(total) => {
                         (share(reads + writes, total.iops.f64()), share(read + written, total.bandwidth.f64()))
                     }
-                    None => (
-                        share(reads, profile.read.iops.f64()) + share(writes, profile.write.iops.f64()),
-                        share(read, profile.read.bandwidth.f64()) + share(written, profile.write.bandwidth.f64()),
-                    ),
+                    None => {
+                        let members = profile.members() as f64;
+                        let share = |rate: f64, limit: f64| rate / limit / members;
+                        (
+                            share(reads, profile.read.iops.f64()) + share(writes, profile.write.iops.f64()),
+                            share(read, profile.read.bandwidth.f64()) + share(written, profile.write.bandwidth.f64()),
+                        )
+                    }
                 };
                 iops.push((place.clone(), iops_used));
                 bandwidth.push((place, bandwidth_used));

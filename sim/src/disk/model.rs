@@ -59,9 +59,10 @@ impl DiskModel {
     }
 
     pub fn from_profile(disk: &Disk) -> Self {
+        let members = disk.members() as f64;
         let direction = |direction: &hwprofiles::Direction| DirectionModel {
-            iops: direction.iops.f64(),
-            bandwidth: direction.bandwidth.f64(),
+            iops: direction.iops.f64() * members,
+            bandwidth: direction.bandwidth.f64() * members,
             service: direction
                 .service_time
                 .sampler()
@@ -70,7 +71,7 @@ impl DiskModel {
         Self {
             name: disk.name.clone(),
             capacity: disk.capacity.u64(),
-            channels: disk.channels.u64().max(1) as usize,
+            channels: (disk.channels.u64() * disk.members()).max(1) as usize,
             read: direction(&disk.read),
             write: direction(&disk.write),
             total: disk.total.as_ref().map(|total| (total.iops.f64(), total.bandwidth.f64())),
