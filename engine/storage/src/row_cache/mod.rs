@@ -20,7 +20,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use types::{TableDef, Token};
 
-use self::slots::{Content, NONE, Slots};
+use self::slots::{Content, Large, NONE, Slots};
 pub(crate) use self::wide::intersection;
 use self::wide::{SEGMENT_MAX_BYTES, Segment, Wide, cut, decode, encode, is_some, key_of};
 use crate::data::compare_positions;
@@ -88,16 +88,18 @@ impl Content {
     fn bytes(&self) -> u64 {
         let shared = |bytes: &Arc<[u8]>| allocated(COUNTS_BYTES + bytes.len());
         match self {
-            Content::Free { .. } => 0,
             Content::Whole(bytes) => shared(bytes),
-            Content::Wide(wide) => {
-                allocated(size_of::<Wide>()) + shared(&wide.head) + allocated(4 * wide.segments.capacity())
-            }
-            Content::Segment(segment) => {
-                let bound = |prefix: &[u8]| allocated(COUNTS_BYTES + prefix.len());
-                let (start, end) = (&segment.slice.start.prefix, &segment.slice.end.prefix);
-                let bounds = bound(start.as_bytes()) + bound(end.as_bytes());
-                allocated(size_of::<Segment>()) + shared(&segment.rows) + bounds
+            Content::Large(None) => 0,
+            Content::Large(Some(large)) => {
+                let inside = match &**large {
+                    Large::Wide(wide) => shared(&wide.head) + allocated(4 * wide.segments.capacity()),
+                    Large::Segment(segment) => {
+                        let bound = |prefix: &[u8]| allocated(COUNTS_BYTES + prefix.len());
+                        let (start, end) = (&segment.slice.start.prefix, &segment.slice.end.prefix);
+                        shared(&segment.rows) + bound(start.as_bytes()) + bound(end.as_bytes())
+                    }
+                };
+                allocated(size_of::<Large>()) + inside
             }
         }
     }
@@ -168,14 +170,11 @@ impl RowCache {
             inner.stats.misses += 1;
             return Piece::Gap(slice.clone());
         };
-        let wide = match &inner.slots.at(slot).content {
-            Content::Wide(wide) => wide,
-            Content::Whole(bytes) => {
-                inner.stats.hits += 1;
-                return Piece::Known { part: slice.clone(), head: bytes.clone(), rows: bytes.clone() };
-            }
-            _ => return Piece::Gap(slice.clone()),
-        };
+        if let Content::Whole(bytes) = &inner.slots.at(slot).content {
+            inner.stats.hits += 1;
+            return Piece::Known { part: slice.clone(), head: bytes.clone(), rows: bytes.clone() };
+        }
+        let Some(wide) = inner.slots.at(slot).content.wide() else { return Piece::Gap(slice.clone()) };
         let nearest = inner.nearest(wide, slice, reverse, def);
         let Some((slot, segment)) = nearest else {
             inner.stats.misses += 1;
@@ -251,8 +250,7 @@ impl Inner {
                 && slot.table == table
                 && match &slot.content {
                     Content::Whole(bytes) => key_of(bytes) == key,
-                    Content::Wide(wide) => key_of(&wide.head) == key,
-                    _ => false,
+                    large => large.wide().is_some_and(|wide| key_of(&wide.head) == key),
                 }
         };
         self.map.find(spread(hash), is_it).copied()
@@ -260,10 +258,7 @@ impl Inner {
 
     /// The segment that holds the slice's beginning, or else the first behind it; none when it is behind the slice.
     fn nearest<'a>(&'a self, wide: &Wide, slice: &Slice, reverse: bool, def: &TableDef) -> Option<(u32, &'a Segment)> {
-        let segment = |slot: u32| match &self.slots.at(slot).content {
-            Content::Segment(segment) => Some(segment),
-            _ => None,
-        };
+        let segment = |slot: u32| self.slots.at(slot).content.segment();
         let list = &wide.segments;
         let at = if reverse {
             // Those that begin before the slice's end.
@@ -278,14 +273,14 @@ impl Inner {
         };
         let slot = *list.get(at)?;
         let found = segment(slot)?;
-        intersection(&found.slice, slice, def).map(|_| (slot, &**found))
+        intersection(&found.slice, slice, def).map(|_| (slot, found))
     }
 
     /// Puts a new entry into map and, save for `Wide`, into the order of use.
     fn add(&mut self, table: u32, hash: u32, content: Content) -> u32 {
         self.content_bytes += content.bytes();
-        let in_map = !matches!(content, Content::Segment(_));
-        let in_order = !matches!(content, Content::Wide(_));
+        let in_map = content.segment().is_none();
+        let in_order = content.wide().is_none();
         let slot = self.slots.add(table, hash, content);
         if in_map {
             let slots = &self.slots;
@@ -336,7 +331,7 @@ impl Inner {
                     ..Partition::default()
                 };
                 let wide = Wide { head: encode(&head), segments: Vec::new() };
-                self.add(table, hash_of(table, token), Content::Wide(Box::new(wide)))
+                self.add(table, hash_of(table, token), Content::from_wide(wide))
             }
         };
         for slice in self.uncovered(owner, slice, def) {
@@ -350,7 +345,7 @@ impl Inner {
 
     /// The parts of `slice` that no segment holds.
     fn uncovered(&self, owner: u32, slice: &Slice, def: &TableDef) -> Vec<Slice> {
-        let Content::Wide(wide) = &self.slots.at(owner).content else { return Vec::new() };
+        let Some(wide) = self.slots.at(owner).content.wide() else { return Vec::new() };
         let mut uncovered = Vec::new();
         let mut rest = slice.clone();
         while let Some((_, segment)) = self.nearest(wide, &rest, false, def) {
@@ -369,14 +364,14 @@ impl Inner {
 
     /// Adds a segment that overlaps no other; joins it to the one before when both are small.
     fn insert_segment(&mut self, owner: u32, slice: Slice, rows: Arc<[u8]>, def: &TableDef) -> Result<(), Malformed> {
-        let Content::Wide(wide) = &self.slots.at(owner).content else { return Ok(()) };
-        let before = |slot: &u32| match &self.slots.at(*slot).content {
-            Content::Segment(segment) => is_some(segment.slice.start.as_start(), slice.start.as_start(), def),
-            _ => false,
+        let Some(wide) = self.slots.at(owner).content.wide() else { return Ok(()) };
+        let before = |slot: &u32| {
+            let segment = self.slots.at(*slot).content.segment();
+            segment.is_some_and(|segment| is_some(segment.slice.start.as_start(), slice.start.as_start(), def))
         };
         let at = wide.segments.partition_point(before);
         if let Some(&slot) = at.checked_sub(1).and_then(|at| wide.segments.get(at))
-            && let Content::Segment(previous) = &self.slots.at(slot).content
+            && let Some(previous) = self.slots.at(slot).content.segment()
             && compare_positions(def, previous.slice.end.as_end(), slice.start.as_start()).is_eq()
             && previous.rows.len() + rows.len() <= SEGMENT_MAX_BYTES
         {
@@ -384,18 +379,18 @@ impl Inner {
             joined.merge(decode(&rows)?, def);
             let slice = Slice { start: previous.slice.start.clone(), end: slice.end };
             let segment = Segment { owner, slice: compact(slice), rows: encode(&joined) };
-            self.replace(slot, Content::Segment(Box::new(segment)));
+            self.replace(slot, Content::from_segment(segment));
             self.slots.touch(slot);
             return Ok(());
         }
         let segment = Segment { owner, slice: compact(slice), rows };
-        let slot = self.add(0, 0, Content::Segment(Box::new(segment)));
+        let slot = self.add(0, 0, Content::from_segment(segment));
         self.change_segments(owner, |segments| segments.insert(at, slot));
         Ok(())
     }
 
     fn change_segments(&mut self, owner: u32, change: impl FnOnce(&mut Vec<u32>)) {
-        if let Content::Wide(wide) = &mut self.slots.at_mut(owner).content {
+        if let Some(wide) = self.slots.at_mut(owner).content.wide_mut() {
             let before = allocated(4 * wide.segments.capacity());
             change(&mut wide.segments);
             self.content_bytes = self.content_bytes + allocated(4 * wide.segments.capacity()) - before;
@@ -404,27 +399,23 @@ impl Inner {
 
     /// Takes an entry out, with all that belongs to it.
     fn remove(&mut self, slot: u32) {
-        match &self.slots.at(slot).content {
-            Content::Free { .. } => {}
-            Content::Segment(segment) => {
-                let owner = segment.owner;
-                self.drop_linked(slot);
-                self.change_segments(owner, |segments| segments.retain(|other| *other != slot));
-                if matches!(&self.slots.at(owner).content, Content::Wide(wide) if wide.segments.is_empty()) {
-                    self.remove(owner);
-                }
+        let content = &self.slots.at(slot).content;
+        if let Some(segment) = content.segment() {
+            let owner = segment.owner;
+            self.drop_linked(slot);
+            self.change_segments(owner, |segments| segments.retain(|other| *other != slot));
+            if self.slots.at(owner).content.wide().is_some_and(|wide| wide.segments.is_empty()) {
+                self.remove(owner);
             }
-            Content::Whole(_) => {
-                self.unmap(slot);
-                self.drop_linked(slot);
-            }
-            Content::Wide(wide) => {
-                let segments = wide.segments.clone();
-                segments.into_iter().for_each(|segment| self.drop_linked(segment));
-                self.unmap(slot);
-                let content = self.slots.take(slot);
-                self.content_bytes -= content.bytes();
-            }
+        } else if let Some(wide) = content.wide() {
+            let segments = wide.segments.clone();
+            segments.into_iter().for_each(|segment| self.drop_linked(segment));
+            self.unmap(slot);
+            let content = self.slots.take(slot);
+            self.content_bytes -= content.bytes();
+        } else if matches!(content, Content::Whole(_)) {
+            self.unmap(slot);
+            self.drop_linked(slot);
         }
     }
 

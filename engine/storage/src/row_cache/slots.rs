@@ -10,19 +10,61 @@ use super::wide::{Segment, Wide};
 /// Of an entry without neighbour.
 pub(super) const NONE: u32 = u32::MAX;
 pub(super) const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
-/// Places that are made at a time: 5 KiB.
+/// Places that are made at a time: 4 KiB.
 const CHUNK: usize = 128;
 
+/// 16 bytes: `Large` lies where the length of `Whole` is, and is told by the pointer that is not there.
 pub(super) enum Content {
-    /// `next` free place.
-    Free {
-        next: u32,
-    },
     /// All that the files have of a partition, encoded. An empty partition says that they have nothing.
     Whole(Arc<[u8]>),
-    /// The parts of a large partition that are known. Not in the order of use: it goes with its last segment.
-    Wide(Box<Wide>),
-    Segment(Box<Segment>),
+    /// Of a partition that is too large for that. Nothing in a free place.
+    Large(Option<Box<Large>>),
+}
+
+pub(super) enum Large {
+    /// The parts of the partition that are known. Not in the order of use: it goes with its last segment.
+    Wide(Wide),
+    Segment(Segment),
+}
+
+impl Content {
+    pub fn from_wide(wide: Wide) -> Self {
+        Content::Large(Some(Box::new(Large::Wide(wide))))
+    }
+
+    pub fn from_segment(segment: Segment) -> Self {
+        Content::Large(Some(Box::new(Large::Segment(segment))))
+    }
+
+    pub fn wide(&self) -> Option<&Wide> {
+        match self {
+            Content::Large(Some(large)) => match &**large {
+                Large::Wide(wide) => Some(wide),
+                Large::Segment(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub fn wide_mut(&mut self) -> Option<&mut Wide> {
+        match self {
+            Content::Large(Some(large)) => match &mut **large {
+                Large::Wide(wide) => Some(wide),
+                Large::Segment(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub fn segment(&self) -> Option<&Segment> {
+        match self {
+            Content::Large(Some(large)) => match &**large {
+                Large::Wide(_) => None,
+                Large::Segment(segment) => Some(segment),
+            },
+            _ => None,
+        }
+    }
 }
 
 pub(super) struct Slot {
@@ -30,6 +72,7 @@ pub(super) struct Slot {
     /// Of table and token; none in segments.
     pub hash: u32,
     newer: u32,
+    /// Of a free place, the next one.
     older: u32,
     pub content: Content,
 }
@@ -72,9 +115,7 @@ impl Slots {
         let fresh = Slot { table, hash, newer: NONE, older: NONE, content };
         if self.free != NONE {
             let slot = self.free;
-            if let Content::Free { next } = self.at(slot).content {
-                self.free = next;
-            }
+            self.free = self.at(slot).older;
             *self.at_mut(slot) = fresh;
             return slot;
         }
@@ -90,9 +131,10 @@ impl Slots {
 
     /// Gives back a place that is not in the order of use (any more), and what was in it.
     pub fn take(&mut self, slot: u32) -> Content {
-        let next = self.free;
-        self.free = slot;
-        std::mem::replace(&mut self.at_mut(slot).content, Content::Free { next })
+        let next = std::mem::replace(&mut self.free, slot);
+        let place = self.at_mut(slot);
+        place.older = next;
+        std::mem::replace(&mut place.content, Content::Large(None))
     }
 
     /// Makes it the most recently used one.
@@ -161,6 +203,6 @@ mod tests {
 
     #[test]
     fn a_place_is_small() {
-        assert_eq!(SLOT_BYTES, 40);
+        assert_eq!(SLOT_BYTES, 32);
     }
 }

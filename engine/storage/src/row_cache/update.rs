@@ -111,7 +111,7 @@ impl Inner {
             Stored::Packed(_) => Some(flushed.decode()?),
             Stored::Wide(_) => None,
         };
-        let Content::Wide(wide) = &mut self.slots.at_mut(slot).content else { return Ok(()) };
+        let Some(wide) = self.slots.at_mut(slot).content.wide_mut() else { return Ok(()) };
         let mut head = decode(&wide.head)?;
         let news = match &small {
             Some(partition) => Partition { rows: Vec::new(), ..partition.clone() },
@@ -126,7 +126,7 @@ impl Inner {
             self.content_bytes = self.content_bytes + after - before;
         }
         for segment in self.touched_segments(slot, small.as_ref(), def) {
-            let Content::Segment(old) = &self.slots.at(segment).content else { continue };
+            let Some(old) = self.slots.at(segment).content.segment() else { continue };
             let slice = old.slice.clone();
             let part = match &small {
                 Some(partition) => inside(partition, &slice, def),
@@ -147,7 +147,7 @@ impl Inner {
 
     /// Those that may hold something of the partition; all, when it is large.
     fn touched_segments(&self, owner: u32, small: Option<&Partition>, def: &TableDef) -> Vec<u32> {
-        let Content::Wide(wide) = &self.slots.at(owner).content else { return Vec::new() };
+        let Some(wide) = self.slots.at(owner).content.wide() else { return Vec::new() };
         let Some(partition) = small else { return wide.segments.clone() };
         let mut touched = Vec::new();
         for row in &partition.rows {
@@ -172,13 +172,12 @@ impl Inner {
     /// A segment that has grown may become several.
     fn replace_segment(&mut self, owner: u32, slot: u32, slice: Slice, rows: Partition, def: &TableDef) {
         let mut parts = cut(slice, rows, def).into_iter();
-        let new = |(slice, rows)| Content::Segment(Box::new(Segment { owner, slice: compact(slice), rows }));
+        let new = |(slice, rows)| Content::from_segment(Segment { owner, slice: compact(slice), rows });
         if let Some(first) = parts.next() {
             self.replace(slot, new(first));
         }
-        let place = |inner: &Self, slot: u32| match &inner.slots.at(owner).content {
-            Content::Wide(wide) => wide.segments.iter().position(|other| *other == slot),
-            _ => None,
+        let place = |inner: &Self, slot: u32| {
+            inner.slots.at(owner).content.wide()?.segments.iter().position(|other| *other == slot)
         };
         let mut last = slot;
         for part in parts {
