@@ -122,6 +122,9 @@ impl Profiles {
                     let system: System = document.parse()?;
                     let rises = system.pauses.as_ref().is_none_or(|p| p.pause.sampler().is_some());
                     rising(&document, &["pauses", "pause"], rises)?;
+                    let old = system.pauses.as_ref().and_then(|pauses| pauses.old.as_ref());
+                    let rises = old.is_none_or(|old| old.pause.sampler().is_some());
+                    rising(&document, &["pauses", "old", "pause"], rises)?;
                     put(&mut systems, system, |s| &s.name);
                 }
                 other => unreachable!("folder {other} is not a kind of profile"),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
 use crate::processor::Processor;
-use crate::quantity::{Bandwidth, Bytes, Count, Rate};
+use crate::quantity::{Bandwidth, Bytes, Count, Rate, Time};
 
 /// An instance as its file has it, the processor by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,8 +73,19 @@ pub struct Ebs {
     pub bandwidth: Figure<Bandwidth>,
     /// All volumes together; absent if no limit is known.
     pub iops: Option<Figure<Rate>>,
+    /// What credits allow for a while.
+    pub burst: Option<EbsBurst>,
     /// Whether volumes share the NIC instead of having a path of their own (not "EBS-optimised").
     pub shares_nic: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EbsBurst {
+    pub bandwidth: Figure<Bandwidth>,
+    pub iops: Option<Figure<Rate>>,
+    /// From full buckets, with which a run begins.
+    pub lasting: Figure<Time>,
 }
 
 impl Instance {

@@ -22,18 +22,21 @@ pub mod quantity;
 mod system;
 
 pub use catalogue::{ProfileError, Profiles, UnknownProfile};
-pub use cost::{Cost, CostTable, Reference, WorkCost};
+pub use cost::{Cost, CostTable, Growth, Reference, WorkCost};
 pub use disk::{
     Credits, Direction, Disk, Episode, Family, Filled, Interference, InterferencePoint, Raid0, ReadP95, Total,
     WriteBackCache,
 };
 pub use figure::{Figure, FigureError, Standing};
-pub use instance::{Ebs, Instance, Nic};
+pub use instance::{Ebs, EbsBurst, Instance, Nic};
 pub use nearest::nearest;
 pub use network::{Network, Zones};
 pub use processor::Processor;
 pub use quantiles::{Quantiles, Sampler};
-pub use system::{Commitlog, CommitlogSync, IoMode, Memory, MemoryPlan, Pauses, System, Threading, Throttles};
+pub use system::{
+    Commitlog, CommitlogSync, Contention, IoMode, Memory, MemoryPlan, OldCollections, PageCache, Pauses, System,
+    Threading, Throttles,
+};
 
 /// Paths of the numbers in a YAML text that are written without unit, standing and source. Empty for a good profile.
 pub fn bare_numbers(yaml: &str) -> Vec<String> {

@@ -24,7 +24,8 @@ impl Processor {
         self.clock.f64() * self.ipc_factor.f64()
     }
 
-    /// The same with its sibling busy: what cost tables refer to.
+    /// The same with its sibling busy: what cost tables refer to. Where the sibling idles, work takes
+    /// `hyper_thread_factor` of what they say.
     pub fn speed_shared(&self) -> f64 {
         self.speed_alone() * self.hyper_thread_factor.f64()
     }

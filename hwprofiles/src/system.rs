@@ -18,6 +18,8 @@ pub struct System {
     /// Absent for a loading client.
     pub memory: Option<Memory>,
     pub io: IoMode,
+    /// How the kernel caches this system's files; absent: Linux's defaults, and no file that it keeps from syncing late.
+    pub page_cache: Option<PageCache>,
     /// Absent for a loading client.
     pub commitlog: Option<Commitlog>,
     pub throttles: Throttles,
@@ -37,7 +39,22 @@ pub enum Threading {
         /// Threads that take clients' requests.
         native_transport: Figure<Count>,
         concurrent_compactors: Figure<Count>,
+        /// What threads lose to each other's locks; absent: the costs say it all.
+        contention: Option<Contention>,
     },
+}
+
+/// The universal scalability law (N. Gunther): with `n` processors at work each piece of work takes
+/// `1 + serial (n - 1) + crosstalk n (n - 1)` times as long as alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contention {
+    /// Part of the work that one thread at a time does.
+    pub serial: Figure<Ratio>,
+    /// Part of the work spent on keeping two threads in agreement.
+    pub crosstalk: Figure<Ratio>,
+    /// Processors at work when the costs were found: there they are as the table has them.
+    pub at: Figure<Count>,
 }
 
 impl Threading {
@@ -106,6 +123,17 @@ pub enum IoMode {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct PageCache {
+    /// The most that is read ahead of a file's orderly reader.
+    pub readahead: Figure<Bytes>,
+    /// The least that is read at once: what surrounds a page that was mapped and missed. 4 KiB for `read` calls.
+    pub floor: Figure<Bytes>,
+    /// The system syncs a file while it writes it, whenever this much has gathered (Cassandra's `trickle_fsync`).
+    pub trickle: Option<Figure<Bytes>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Commitlog {
     pub sync: CommitlogSync,
     pub segment: Figure<Bytes>,
@@ -136,5 +164,17 @@ pub struct Pauses {
     pub young: Figure<Bytes>,
     /// Garbage of a client operation at its coordinator and replicas together, spread over those nodes.
     pub allocated: Figure<BytesPerOp>,
+    pub pause: Quantiles,
+    /// What outlives young collections, and the pauses that it makes.
+    pub old: Option<OldCollections>,
+}
+
+/// A pause each time `every` bytes have come into the old generation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OldCollections {
+    /// Part of the garbage that is promoted.
+    pub promoted: Figure<Ratio>,
+    pub every: Figure<Bytes>,
     pub pause: Quantiles,
 }

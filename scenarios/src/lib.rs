@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod client;
+pub mod explanation;
 pub mod generate;
 pub mod latency;
 pub mod load;
@@ -20,6 +21,7 @@ pub mod scale;
 pub mod stress;
 mod workload;
 
+pub use explanation::{Explanation, On, Timeline, Wait};
 pub use latency::{Interval, LatencySummary, Recorder};
 pub use load::{Experiment, PhasePlan, Run};
 pub use metric::Metric;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use hwprofiles::Standing;
 use serde::{Deserialize, Serialize};
 
+use crate::explanation::Explanation;
 use crate::latency::{Interval, LatencySummary, Recorded};
 use crate::load::Run;
 use crate::metric::Metric;
@@ -73,6 +74,9 @@ pub struct PhaseRecord {
     pub series: Vec<Interval>,
     /// Busiest first.
     pub resources: Vec<Resource>,
+    /// Empty for a real run.
+    #[serde(default)]
+    pub explanation: Explanation,
 }
 
 /// How much of a resource was used while the phase was measured.
@@ -113,6 +117,7 @@ impl PhaseRecord {
             interval_ns: recorded.interval_ns,
             series: recorded.series,
             resources: Vec::new(),
+            explanation: Explanation::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Virtual CPU: what work costs on a host's processor.
 
-use hwprofiles::{Instance, System};
+use hwprofiles::{Instance, System, Threading};
 use reactor::Work;
 
 /// Fractions of a nanosecond.
@@ -22,7 +22,74 @@ pub(crate) struct Cost {
 #[derive(Clone, Debug)]
 pub struct CpuModel {
     pub(crate) costs: [Cost; Work::COUNT],
+    /// Two threads to a core.
+    pub siblings: Option<SiblingModel>,
+    /// What the threads of a pool lose to each other.
+    pub contention: Option<ContentionModel>,
 }
+
+/// Costs are those of a thread whose sibling is busy.
+#[derive(Clone, Copy, Debug)]
+pub struct SiblingModel {
+    pub cores: usize,
+    /// Threads that no shard has, for interrupts: the first ones, core by core.
+    pub reserved: usize,
+    /// What work takes of its cost while the sibling idles.
+    pub alone: f64,
+}
+
+/// The universal scalability law, relative to where the costs were found.
+#[derive(Clone, Copy, Debug)]
+pub struct ContentionModel {
+    pub serial: f64,
+    pub crosstalk: f64,
+    pub at: f64,
+}
+
+impl ContentionModel {
+    /// What work takes of its cost while `busy` processors are at work.
+    pub fn factor(&self, busy: usize) -> f64 {
+        let law = |n: f64| 1.0 + (n - 1.0).max(0.0) * (self.serial + self.crosstalk * n);
+        law(busy as f64) / law(self.at)
+    }
+}
+
+/// Fractions of a pace.
+const PACE_BITS: u32 = 10;
+
+/// What work takes of its cost now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace(u64);
+
+impl Pace {
+    pub const FULL_COST: Pace = Pace(1 << PACE_BITS);
+
+    pub fn of(factor: f64) -> Self {
+        Self((factor * f64::from(1u32 << PACE_BITS)).round() as u64)
+    }
+
+    /// The part of `ns` of CPU that a pool of `factor` lost to its threads' locks.
+    pub fn lost_ns(ns: u64, factor: f64) -> u64 {
+        if factor > 1.0 { (ns as f64 * (1.0 - 1.0 / factor)) as u64 } else { 0 }
+    }
+
+    /// ns << FRACTION_BITS; right up to four minutes at once.
+    #[inline]
+    pub fn apply(self, cost: u64) -> u64 {
+        (cost * self.0) >> PACE_BITS
+    }
+}
+
+/// Work that walks what is kept in memory.
+const WALKS_MEMORY: [Work; 7] = [
+    Work::MemtableInsert,
+    Work::MemtableRead,
+    Work::BloomProbe,
+    Work::SstableIndex,
+    Work::SstableRead,
+    Work::CacheUpdate,
+    Work::Compaction,
+];
 
 fn fraction(ns: f64) -> u64 {
     (ns * f64::from(1u32 << FRACTION_BITS)).round() as u64
@@ -31,7 +98,8 @@ fn fraction(ns: f64) -> u64 {
 impl CpuModel {
     /// Every poll takes `poll_ns`, all other work nothing.
     pub fn polls_only(poll_ns: u64) -> Self {
-        let mut model = Self { costs: [Cost::default(); Work::COUNT] };
+        let costs = [Cost::default(); Work::COUNT];
+        let mut model = Self { costs, siblings: None, contention: None };
         model.set(Work::Poll, poll_ns as f64, 0.0);
         model
     }
@@ -48,9 +116,28 @@ impl CpuModel {
 
     pub fn from_profiles(instance: &Instance, system: &System) -> Self {
         let mut model = Self::polls_only(0);
+        let plan = system.memory.as_ref().map(|memory| memory.plan(instance.ram.u64())).unwrap_or_default();
+        let growth = system.costs.reference.growth.as_ref();
+        let grown = growth.map_or(1.0, |growth| growth.factor(plan.memtable + plan.row_cache + plan.page_cache));
         for &work in Work::ALL {
             let cost = system.costs.on(instance, work.name());
-            model.set(work, cost.fixed_ns, cost.ns_per_byte);
+            let factor = if WALKS_MEMORY.contains(&work) { grown } else { 1.0 };
+            model.set(work, cost.fixed_ns * factor, cost.ns_per_byte * factor);
+        }
+        model.siblings = instance.has_hyper_threads().then(|| SiblingModel {
+            cores: instance.physical_cores.u64() as usize,
+            reserved: match &system.threading {
+                Threading::ShardPerCore { interrupt_cpus } => interrupt_cpus.u64() as usize,
+                Threading::Pool { .. } => 0,
+            },
+            alone: instance.processor.hyper_thread_factor.f64(),
+        });
+        if let Threading::Pool { contention: Some(contention), .. } = &system.threading {
+            model.contention = Some(ContentionModel {
+                serial: contention.serial.f64(),
+                crosstalk: contention.crosstalk.f64(),
+                at: contention.at.f64(),
+            });
         }
         let poll = system.costs.on(instance, Work::Poll.name()).fixed_ns.max(POLL_FLOOR_NS);
         model.set(Work::Poll, poll, 0.0);

@@ -7,13 +7,16 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use reactor::{Fd, Group, Remote, Shard, ShardConfig};
+use reactor::{Fd, Group, IoClassStats, Remote, Shard, ShardConfig};
 
+use crate::cpu::Pace;
 use crate::disk::device::{Device, DiskCounters, SharedLimits};
 use crate::disk::faults::DiskFaults;
 use crate::disk::image::{PendingWrite, Watch};
-use crate::disk::page_cache::PageCache;
+use crate::disk::page_cache::{PageCache, PageCacheModel};
+use crate::disk::part::channels::Channels;
 use crate::disk::tree::{Errno, InodeId, Tree};
+use crate::disk::write_back::Dirty;
 use crate::kernel::event::{ConnectionId, Event, Side};
 use crate::model::HostModel;
 use crate::nic::Nic;
@@ -125,9 +128,14 @@ pub(crate) struct Host {
     pub paused: Cell<bool>,
     pub skew_ns: Cell<i64>,
     pub garbage: Cell<u64>,
+    /// Of it, what is in the old generation since that was collected.
+    promoted: Cell<u64>,
     pub tree: RefCell<Tree>,
     pub devices: RefCell<Vec<Device>>,
     pub page_cache: RefCell<PageCache>,
+    pub dirty: RefCell<Dirty>,
+    /// Threads that read from disks, where those are few.
+    pub readers: RefCell<Option<Channels>>,
     pub volume_limits: RefCell<Option<SharedLimits>>,
     pub descriptors: RefCell<Descriptors>,
     pub nic: RefCell<Nic>,
@@ -162,10 +170,17 @@ impl Host {
             paused: Cell::new(false),
             skew_ns: Cell::new(model.clock_skew_ns),
             garbage: Cell::new(0),
+            promoted: Cell::new(0),
             tree: RefCell::new(Tree::new(&mounts)),
             devices: RefCell::new(model.disks.iter().enumerate().map(device).collect()),
-            page_cache: RefCell::new(PageCache::new(model.page_cache_bytes)),
-            volume_limits: RefCell::new(model.volume_caps.map(|(iops, bytes)| SharedLimits::new(iops, bytes))),
+            page_cache: RefCell::new(PageCache::new(PageCacheModel {
+                bytes: model.page_cache_bytes,
+                readahead: model.readahead_bytes,
+                floor: model.readahead_floor,
+            })),
+            dirty: RefCell::new(Dirty::new(model.page_cache_bytes, model.trickle_bytes)),
+            readers: RefCell::new(model.read_threads.map(Channels::new)),
+            volume_limits: RefCell::new(model.volume_caps.map(SharedLimits::new)),
             descriptors: RefCell::new(Descriptors::default()),
             nic: RefCell::new(Nic::new(&model)),
             listeners: RefCell::new(BTreeMap::new()),
@@ -184,6 +199,27 @@ impl Host {
             pending_writes: RefCell::default(),
             model,
         }
+    }
+
+    /// What work takes of its cost in a run of a shard's CPU that begins now: less while the core's other thread idles.
+    /// Interrupts have the first threads, shards the others, core by core.
+    #[inline]
+    pub fn pace(&self, seat: &Seat, now: u64) -> Pace {
+        let Some(siblings) = &self.model.cpu.siblings else { return Pace::FULL_COST };
+        let sibling = (siblings.reserved + seat.index) ^ 1;
+        let is_busy = match sibling.checked_sub(siblings.reserved) {
+            None => self.nic.borrow().is_interrupted(sibling, now),
+            Some(index) => self.seats.borrow().get(index).is_some_and(|other| other.is_busy(now)),
+        };
+        if is_busy { Pace::FULL_COST } else { Pace::of(siblings.alone) }
+    }
+
+    /// The same for a run on a pool in which `busy` CPUs are at work, this one among them. The kernel gives threads
+    /// cores of their own while there are any.
+    pub fn pool_pace(&self, busy: usize) -> Pace {
+        let cpu = &self.model.cpu;
+        let alone = cpu.siblings.filter(|siblings| busy <= siblings.cores).map_or(1.0, |siblings| siblings.alone);
+        Pace::of(alone * cpu.contention.map_or(1.0, |contention| contention.factor(busy)))
     }
 
     /// The machine answers on the network.
@@ -220,6 +256,31 @@ pub struct HostCounters {
     pub received_bytes: u64,
     pub sent_packets: u64,
     pub received_packets: u64,
+    /// Of what was sent and received: time on the way, and in queues before and behind it.
+    pub transit_ns: u64,
+    pub network_wait_ns: u64,
+    /// CPU used by scheduling groups of all shards, and time that their tasks waited for it.
+    pub group_cpu_ns: [u64; Group::COUNT],
+    pub group_wait_ns: [u64; Group::COUNT],
+    /// CPU that went into other threads' locks.
+    pub contended_ns: u64,
+    /// Reads and writes of the groups, with their waits.
+    pub io: [IoClassStats; Group::COUNT],
+}
+
+fn io_of(host: &Host) -> [IoClassStats; Group::COUNT] {
+    let mut sums = [IoClassStats::default(); Group::COUNT];
+    for shard in host.seats.borrow().iter().filter_map(|seat| seat.shard()) {
+        for disk in shard.io_stats() {
+            for (sum, class) in sums.iter_mut().zip(disk.classes) {
+                sum.operations += class.operations;
+                sum.bytes += class.bytes;
+                sum.queue_delay_ns += class.queue_delay_ns;
+                sum.execution_delay_ns += class.execution_delay_ns;
+            }
+        }
+    }
+    sums
 }
 
 impl World {
@@ -290,6 +351,7 @@ impl World {
             Crash::Kill => host.state.set(State::NoProcess),
             Crash::PowerLoss => {
                 host.page_cache.borrow_mut().clear();
+                host.dirty.borrow_mut().clear();
                 host.tree.borrow_mut().lose_power(self.now(), &mut self.fault_random());
                 self.silence_connections(id.0);
                 host.state.set(State::Off);
@@ -350,7 +412,14 @@ impl World {
         let Some(pauses) = &host.model.pauses else { return };
         if host.garbage.get() >= pauses.young_bytes {
             host.garbage.set(host.garbage.get() - pauses.young_bytes);
-            let ns = pauses.pause.sample(host.pause_random.borrow_mut().next_u64());
+            let mut ns = pauses.pause.sample(host.pause_random.borrow_mut().next_u64());
+            if let Some(old) = &pauses.old {
+                let promoted = host.promoted.get() + (pauses.young_bytes as f64 * old.promoted) as u64;
+                host.promoted.set(promoted % old.every_bytes);
+                if promoted >= old.every_bytes {
+                    ns += old.pause.sample(host.pause_random.borrow_mut().next_u64());
+                }
+            }
             self.stop_host(host, at, ns);
         }
     }
@@ -370,6 +439,9 @@ impl World {
     pub fn host_counters(&self, id: HostId) -> HostCounters {
         let host = self.host(id.0);
         let nic = host.nic.borrow();
+        let of_groups = |count: &dyn Fn(&Seat, Group) -> u64| {
+            Group::ALL.map(|group| host.seats.borrow().iter().map(|seat| count(seat, group)).sum())
+        };
         HostCounters {
             shard_cpu_ns: host.seats.borrow().iter().map(|seat| seat.used_ns()).collect(),
             earlier_cpu_ns: host.retired_cpu_ns.get(),
@@ -379,6 +451,12 @@ impl World {
             received_bytes: nic.counters.received_bytes,
             sent_packets: nic.counters.sent_packets,
             received_packets: nic.counters.received_packets,
+            transit_ns: nic.counters.transit_ns,
+            network_wait_ns: nic.counters.wait_ns,
+            group_cpu_ns: of_groups(&|seat, group| seat.shard().map_or(0, |shard| shard.group_cpu_ns(group))),
+            group_wait_ns: of_groups(&|seat, group| seat.waited_ns(group)),
+            contended_ns: host.seats.borrow().iter().map(|seat| seat.contended_ns.get()).sum(),
+            io: io_of(&host),
         }
     }
 

@@ -33,6 +33,11 @@ impl Latency {
         low + (((high - low) * (random >> 20 & 0xFFFF_FFFF)) >> 32)
     }
 
+    /// Quantiles at equal distances.
+    pub fn points(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.quantiles_ns.iter().copied()
+    }
+
     pub fn median_ns(&self) -> u64 {
         self.quantiles_ns[STEPS / 2]
     }

@@ -39,13 +39,14 @@ mod seat;
 mod server;
 mod shell;
 mod slab;
+mod usage;
 mod world;
 
 pub use self::cluster::Cluster;
-pub use cpu::CpuModel;
+pub use cpu::{ContentionModel, CpuModel, SiblingModel};
 pub use host::{BootContext, Crash, HostCounters, HostId};
 pub use latency::Latency;
-pub use model::{HostModel, INTERRUPT_WORK, InterruptModel, NetworkModel, NicModel, PauseModel};
+pub use model::{HostModel, INTERRUPT_WORK, InterruptModel, NetworkModel, NicModel, OldModel, PauseModel};
 pub use nic::links::LinkFault;
 pub use random::{Generator, Stream};
 pub use shell::{Divergence, Outcome, run, run_twice};

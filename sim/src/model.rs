@@ -3,7 +3,9 @@
 use hwprofiles::{Disk, Instance, Network, System, Threading};
 
 use crate::cpu::CpuModel;
+use crate::disk::device::VolumeCaps;
 use crate::disk::model::DiskModel;
+use crate::disk::page_cache::{PAGE_BYTES, READAHEAD_BYTES};
 use crate::latency::Latency;
 
 /// A NIC's limits, each direction, in bytes a second.
@@ -24,9 +26,10 @@ impl NicModel {
     }
 }
 
-/// Processors that the kernel's network interrupts have for themselves.
+/// What the kernel spends on packets that come in.
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptModel {
+    /// Processors that it has for that; 0: it takes them from the shards.
     pub cpus: usize,
     pub packet_ns: f64,
     pub ns_per_byte: f64,
@@ -36,6 +39,16 @@ pub struct InterruptModel {
 pub struct PauseModel {
     /// A pause each time the host has left this many bytes of garbage.
     pub young_bytes: u64,
+    pub pause: Latency,
+    pub old: Option<OldModel>,
+}
+
+/// A longer pause, with a young one, each time so much has been promoted.
+#[derive(Clone, Debug)]
+pub struct OldModel {
+    /// Of the garbage.
+    pub promoted: f64,
+    pub every_bytes: u64,
     pub pause: Latency,
 }
 
@@ -50,8 +63,8 @@ pub struct HostModel {
     pub interrupts: Option<InterruptModel>,
     /// Mount point and disk; "/" first. Files elsewhere lie on the first.
     pub disks: Vec<(String, DiskModel)>,
-    /// Operations and bytes a second of all network volumes together.
-    pub volume_caps: Option<(f64, f64)>,
+    /// What all network volumes may do together.
+    pub volume_caps: Option<VolumeCaps>,
     /// Network volumes' bytes also pass the NIC.
     pub volumes_share_nic: bool,
     pub pauses: Option<PauseModel>,
@@ -59,6 +72,13 @@ pub struct HostModel {
     pub is_buffered: bool,
     /// Memory for the page cache. 0: what is not in the process is on the disk.
     pub page_cache_bytes: u64,
+    /// The most that is read ahead of an orderly reader, and the least that is read at once.
+    pub readahead_bytes: u64,
+    pub readahead_floor: u64,
+    /// A file's dirty pages go to the disk whenever so much of it has gathered.
+    pub trickle_bytes: Option<u64>,
+    /// Threads that read from disks, one request each at a time; without a number as many as want to.
+    pub read_threads: Option<usize>,
     /// The wall clock minus the world's, in ns.
     pub clock_skew_ns: i64,
     /// From a shard's message to its arrival on another shard.
@@ -89,10 +109,26 @@ impl HostModel {
             pauses: None,
             is_buffered: false,
             page_cache_bytes: 0,
+            readahead_bytes: READAHEAD_BYTES,
+            readahead_floor: PAGE_BYTES,
+            trickle_bytes: None,
+            read_threads: None,
             clock_skew_ns: 0,
             cross_shard_ns: CROSS_SHARD_NS,
             io: reactor::IoConfig::default(),
         }
+    }
+
+    /// A smaller experiment: what is counted in bytes or saved up, and so decides how long a pace is kept, is divided as
+    /// the data is. Rates and latencies stay. `data`: simulated bytes over real ones.
+    pub fn scaled(mut self, data: f64) -> Self {
+        self.disks.iter_mut().for_each(|(_, disk)| disk.scale_savings(data));
+        self.nic.burst_credit *= data;
+        self.page_cache_bytes = (self.page_cache_bytes as f64 * data) as u64;
+        if let Some(caps) = &mut self.volume_caps {
+            caps.burst_s *= data;
+        }
+        self
     }
 
     /// `disks`: mount point and disk, the root's first.
@@ -103,6 +139,7 @@ impl HostModel {
             Threading::ShardPerCore { interrupt_cpus } => interrupt_cpus.u64(),
             Threading::Pool { .. } => 0,
         };
+        let files = system.page_cache.as_ref();
         let has_interrupt_cost = interrupt.fixed_ns > 0.0 || interrupt.ns_per_byte > 0.0;
         Self {
             name: name.into(),
@@ -115,23 +152,33 @@ impl HostModel {
                 burst_credit: instance.nic.burst_credit.f64(),
                 packets: instance.nic.packets.as_ref().map(|packets| packets.f64()),
             },
-            interrupts: (interrupt_cpus > 0 && has_interrupt_cost).then_some(InterruptModel {
+            interrupts: has_interrupt_cost.then_some(InterruptModel {
                 cpus: interrupt_cpus as usize,
                 packet_ns: interrupt.fixed_ns,
                 ns_per_byte: interrupt.ns_per_byte,
             }),
             disks: disks.iter().map(|(path, disk)| ((*path).to_string(), DiskModel::from_profile(disk))).collect(),
-            volume_caps: instance
-                .ebs
-                .as_ref()
-                .map(|ebs| (ebs.iops.as_ref().map_or(1e9, |iops| iops.f64()), ebs.bandwidth.f64())),
+            volume_caps: instance.ebs.as_ref().map(volume_caps),
             volumes_share_nic: instance.ebs.as_ref().is_some_and(|ebs| ebs.shares_nic),
             pauses: system.pauses.as_ref().and_then(|pauses| {
-                let pause = Latency::from_sampler(&pauses.pause.sampler()?, 1);
-                Some(PauseModel { young_bytes: pauses.young.u64().max(1), pause })
+                let latency = |quantiles: &hwprofiles::Quantiles| Some(Latency::from_sampler(&quantiles.sampler()?, 1));
+                let old = pauses.old.as_ref().and_then(|old| {
+                    let (promoted, every_bytes) = (old.promoted.f64(), old.every.u64().max(1));
+                    Some(OldModel { promoted, every_bytes, pause: latency(&old.pause)? })
+                });
+                Some(PauseModel { young_bytes: pauses.young.u64().max(1), pause: latency(&pauses.pause)?, old })
             }),
             is_buffered: system.io == hwprofiles::IoMode::Buffered,
             page_cache_bytes: system.memory.as_ref().map_or(0, |memory| memory.plan(instance.ram.u64()).page_cache),
+            readahead_bytes: files.map_or(READAHEAD_BYTES, |files| files.readahead.u64()),
+            readahead_floor: files.map_or(PAGE_BYTES, |files| files.floor.u64().max(PAGE_BYTES)),
+            read_threads: match &system.threading {
+                Threading::ShardPerCore { .. } => None,
+                Threading::Pool { concurrent_reads, concurrent_compactors, .. } => {
+                    Some((concurrent_reads.u64() + concurrent_compactors.u64()) as usize)
+                }
+            },
+            trickle_bytes: files.and_then(|files| files.trickle.as_ref()).map(|trickle| trickle.u64()),
             clock_skew_ns: 0,
             cross_shard_ns: CROSS_SHARD_NS,
             io: reactor::IoConfig::default(),
@@ -139,11 +186,29 @@ impl HostModel {
     }
 }
 
+/// An instance without a known limit of operations has none.
+const NO_LIMIT: f64 = 1e9;
+
+fn volume_caps(ebs: &hwprofiles::Ebs) -> VolumeCaps {
+    let iops = ebs.iops.as_ref().map_or(NO_LIMIT, |iops| iops.f64());
+    let bandwidth = ebs.bandwidth.f64();
+    let burst = ebs.burst.as_ref();
+    VolumeCaps {
+        iops,
+        bandwidth,
+        burst_iops: burst.and_then(|burst| burst.iops.as_ref()).map_or(iops, |iops| iops.f64()),
+        burst_bandwidth: burst.map_or(bandwidth, |burst| burst.bandwidth.f64()),
+        burst_s: burst.map_or(0.0, |burst| burst.lasting.f64() / 1e9),
+    }
+}
+
 /// Between two hosts.
 #[derive(Clone, Debug)]
 pub struct NetworkModel {
-    /// One way.
+    /// One way; inside of a zone, where there are several.
     pub latency: Latency,
+    /// How many zones, to which hosts are dealt out in turn, and one way between them.
+    pub zones: Option<(u32, Latency)>,
     /// Bytes a second of one connection, each direction.
     pub per_flow: f64,
     /// Lost packets of a million.
@@ -153,18 +218,29 @@ pub struct NetworkModel {
 }
 
 impl NetworkModel {
+    /// One way between two hosts.
+    #[inline]
+    pub(crate) fn between(&self, from: u32, to: u32) -> &Latency {
+        match &self.zones {
+            Some((zones, latency)) if from % zones != to % zones => latency,
+            _ => &self.latency,
+        }
+    }
+
     /// Always 50 us one way, 10 Gbps a connection.
     pub fn plain() -> Self {
-        Self { latency: Latency::constant(50_000), per_flow: 1.25e9, loss_ppm: 0, loopback_ns: 10_000 }
+        Self { latency: Latency::constant(50_000), zones: None, per_flow: 1.25e9, loss_ppm: 0, loopback_ns: 10_000 }
     }
 
     pub fn from_profile(network: &Network) -> Self {
-        let latency = match network.rtt.sampler() {
+        let one_way = |rtt: &hwprofiles::Quantiles| match rtt.sampler() {
             Some(sampler) => Latency::from_sampler(&sampler, 2),
-            None => Latency::constant(network.rtt.mid.u64() / 2),
+            None => Latency::constant(rtt.mid.u64() / 2),
         };
+        let zones = network.zones.as_ref().map(|zones| (zones.count.u64().max(1) as u32, one_way(&zones.rtt)));
         Self {
-            latency,
+            latency: one_way(&network.rtt),
+            zones,
             per_flow: network.per_flow.f64(),
             loss_ppm: (network.loss.f64() * 1e6).round() as u64,
             loopback_ns: 10_000,

@@ -7,8 +7,9 @@
 //! 3. The engine's own state is touched at the run's beginning already. That is earlier than on hardware, by at most a
 //!    run's length.
 
-use reactor::{Shard, SlotId};
+use reactor::{Group, Shard, SlotId};
 
+use crate::cpu::Pace;
 use crate::disk::tree::Errno;
 use crate::kernel::event::Event;
 use crate::seat::Seat;
@@ -28,15 +29,30 @@ pub(crate) struct Pool {
     next_ticket: u64,
     /// No run begins before: the host stands still.
     stopped_until: u64,
+    /// What waited for a CPU when the pool was last looked at, and when that was.
+    waiting: [u64; Group::COUNT],
+    looked_at: u64,
 }
 
 impl Pool {
     pub fn new(cpus: usize) -> Self {
-        Self { cpus, runs: Vec::with_capacity(cpus), next_ticket: 1, stopped_until: 0 }
+        Self {
+            cpus,
+            runs: Vec::with_capacity(cpus),
+            next_ticket: 1,
+            stopped_until: 0,
+            waiting: Default::default(),
+            looked_at: 0,
+        }
     }
 
     pub fn take_all(&mut self) -> Vec<PoolRun> {
         std::mem::take(&mut self.runs)
+    }
+
+    /// What runs on the CPU that a connection's packets interrupt.
+    fn on_cpu(&mut self, flow: u32) -> Option<&mut PoolRun> {
+        self.runs.get_mut(flow as usize % self.cpus)
     }
 
     /// The run that ended first of those that have ended.
@@ -52,6 +68,12 @@ impl World {
     pub(crate) fn run_pool(&self, seat: &Seat, shard: &Shard) {
         let Some(pool) = &seat.pool else { return };
         let now = self.now();
+        {
+            let mut pool = pool.borrow_mut();
+            let passed_ns = now - pool.looked_at;
+            Group::ALL.into_iter().for_each(|group| seat.add_waited(group, pool.waiting[group as usize] * passed_ns));
+            pool.looked_at = now;
+        }
         while let Some(run) = {
             let mut pool = pool.borrow_mut();
             pool.take_ended(now)
@@ -77,16 +99,35 @@ impl World {
                 break;
             }
             seat.begin_run(now);
+            seat.set_pace(seat.host.pool_pace(pool.borrow().runs.len() + 1));
             shard.run_holding(if is_last { self.quantum_ns() } else { 0 }, ticket);
             let used_ns = seat.used_in_run_ns().max(1);
+            if let Some(contention) = seat.host.model.cpu.contention {
+                let lost_ns = Pace::lost_ns(used_ns, contention.factor(pool.borrow().runs.len() + 1));
+                seat.contended_ns.set(seat.contended_ns.get() + lost_ns);
+            }
             self.trace().note("cpu", used_ns);
             let ends_at = now + used_ns;
             pool.borrow_mut().runs.push(PoolRun { ends_at, ticket, done: seat.take_done() });
             self.schedule(ends_at, Event::Run { seat: seat.id });
             self.collect_garbage(&seat.host, now);
         }
+        pool.borrow_mut().waiting = Group::ALL.map(|group| shard.runnable(group) as u64);
         // Nothing runs between the runs: what others do to the shard now happens at the world's time.
         seat.begin_run(now);
+    }
+
+    /// The kernel takes one of the CPUs for `ns`: what runs there ends later.
+    pub(crate) fn interrupt_pool(&self, seat: &Seat, flow: u32, ns: u64) {
+        let Some(pool) = &seat.pool else { return };
+        let mut pool = pool.borrow_mut();
+        // A CPU that idles takes it for nothing.
+        if let Some(run) = pool.on_cpu(flow) {
+            run.ends_at += ns;
+            let ends_at = run.ends_at;
+            self.schedule(ends_at, Event::Run { seat: seat.id });
+        }
+        seat.add_used(ns);
     }
 
     /// Runs under way end later, and none begins, for `ns` from `at` on.

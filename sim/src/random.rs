@@ -48,6 +48,11 @@ impl Generator {
         Self::new(split_mix(&mut mixed))
     }
 
+    /// A generator of its own, for a part of what this one is for.
+    pub fn split(&mut self) -> Self {
+        Self::new(self.next_u64())
+    }
+
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;

@@ -13,10 +13,11 @@ use reactor::Group;
 use reactor::sync::Notify;
 use scenarios::client::{Client, ClientError, PhaseShare, Target, create_schema};
 use scenarios::model::Quiesce;
-use scenarios::{Kind, PhaseRecord, Recorder, Resource, Run, RunRecord};
+use scenarios::{Kind, PhaseRecord, Recorder, Run, RunRecord};
 use server::NodeConfig;
 
 use crate::cluster::{self, Cluster, address};
+use crate::usage::{self, Watch};
 use crate::{HostCounters, HostId, HostModel, NetworkModel, Settings, World};
 
 /// Default of cassandra-stress: `-mode native cql3 connectionsPerHost=8`.
@@ -35,6 +36,9 @@ pub enum RunError {
     #[error("phase {phase} did not end within a day of virtual time")]
     Hung { phase: String },
 }
+
+/// Virtual time between two looks at how far the run is and what it uses.
+const LOOK_NS: u64 = 50_000_000;
 
 /// What a run gives beside its record.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,14 +98,16 @@ impl<'a> Simulation<'a> {
         let commitlog = run.commitlog_disk.as_ref().unwrap_or(&run.data_disk);
         let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
         let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
-        let models = (0..run.nodes)
-            .map(|node| HostModel::from_profiles(&format!("node {}", node + 1), &run.instance, &run.system, disks));
+        let data = run.scale.data.f64();
+        let models = (0..run.nodes).map(|node| {
+            HostModel::from_profiles(&format!("node {}", node + 1), &run.instance, &run.system, disks).scaled(data)
+        });
         let cluster = Cluster::boot(world, models.collect(), &node_config(run));
         let loaders = (0..run.loader_nodes).map(|loader| {
             let name = format!("loader {}", loader + 1);
             let model =
                 HostModel::from_profiles(&name, &run.loader_instance, &run.loader_system, &[("/", &run.data_disk)]);
-            world.add_host(loader_ip(loader), model)
+            world.add_host(loader_ip(loader), model.scaled(data))
         });
         let loaders = loaders.collect();
         Self { world, run, board: Rc::default(), servers: cluster.hosts(), cluster, loaders }
@@ -151,8 +157,6 @@ impl<'a> Simulation<'a> {
     }
 
     fn wait_telling(&self, phase: &str, ready: impl Fn() -> bool, tell: impl Fn()) -> Result<(), RunError> {
-        /// Virtual time between two looks at how far the run is.
-        const STEP_NS: u64 = 50_000_000;
         let end = self.world.now() + PHASE_MAX_NS;
         let board = &self.board;
         let stopped = || {
@@ -161,7 +165,7 @@ impl<'a> Simulation<'a> {
                 || !self.cluster.failures().is_empty()
         };
         while self.world.now() < end {
-            let reached = self.world.run_until_true(self.world.now() + STEP_NS, || ready() || stopped());
+            let reached = self.world.run_until_true(self.world.now() + LOOK_NS, || ready() || stopped());
             tell();
             let failed = self.cluster.failures().into_iter().next().map(|failure| (failure.node + 1, failure.cause));
             if let Some((node, cause)) = failed.or_else(|| board.node_failed.borrow_mut().take()) {
@@ -218,7 +222,9 @@ impl<'a> Simulation<'a> {
         board.done.set(0);
         let start = self.world.now();
         board.begin.notify_all();
+        let watch = RefCell::new(Watch::new(start, LOOK_NS, self.counters()));
         let tell = || {
+            watch.borrow_mut().look(self.world.now(), || self.counters());
             let part = match plan.workloads.first() {
                 Some(workload) => match (workload.duration_ns, workload.operations, &watched) {
                     (Some(duration), ..) => (self.world.now() - start) as f64 / duration as f64,
@@ -240,7 +246,10 @@ impl<'a> Simulation<'a> {
         let mut whole = recorders.next().unwrap_or_else(|| Recorder::new(start, 0, None));
         recorders.for_each(|recorder| whole.merge(recorder));
         let mut record = PhaseRecord::new(name, start, whole.finish());
-        record.set_resources(self.resources(&before, &self.counters(), self.world.now() - from));
+        let (after, ns) = (self.counters(), self.world.now() - from);
+        record.set_resources(usage::resources(self.run, &before, &after, ns));
+        let waits = usage::waits(self.run, &before, &after, record.measured, record.latency.mean, ns);
+        record.explanation = watch.into_inner().explain(self.run, waits);
         if plan.quiesce == Quiesce::After {
             self.quiesce(name)?;
             record.full_size_quiesce_s = Some(self.run.scale.full_size_s(self.world.now() - start));
@@ -250,81 +259,6 @@ impl<'a> Simulation<'a> {
 
     fn counters(&self) -> Vec<HostCounters> {
         self.servers.iter().chain(&self.loaders).map(|&host| self.world.host_counters(host)).collect()
-    }
-
-    /// Utilisation of everything that can saturate, over `ns`.
-    fn resources(&self, before: &[HostCounters], after: &[HostCounters], ns: u64) -> Vec<Resource> {
-        let seconds = ns as f64 / 1e9;
-        let servers = self.servers.len();
-        let (server_threads, loader_threads) = (&self.run.system.threading, &self.run.loader_system.threading);
-        let cpus = |threading: &hwprofiles::Threading, vcpus: u64| threading.cpus_per_shard(vcpus) as f64;
-        let server_cpus = cpus(server_threads, self.run.instance.vcpus.u64());
-        let loader_cpus = cpus(loader_threads, self.run.loader_instance.vcpus.u64());
-        let mut all = Vec::new();
-        let mut add = |name: &str, uses: Vec<(String, f64)>| all.extend(summary(name, uses));
-        let cpu = |from: usize, to: usize, per_shard: f64, kind: &str| -> Vec<(String, f64)> {
-            let mut uses = Vec::new();
-            for host in from..to {
-                let shards = before[host].shard_cpu_ns.iter().zip(&after[host].shard_cpu_ns).enumerate();
-                for (shard, (before, after)) in shards {
-                    let used = after.saturating_sub(*before) as f64 / ns as f64 / per_shard;
-                    uses.push((format!("{kind} {} shard {shard}", host - from + 1), used));
-                }
-            }
-            uses
-        };
-        add("server CPU", cpu(0, servers, server_cpus, "node"));
-        add("loader CPU", cpu(servers, before.len(), loader_cpus, "loader"));
-        let disks =
-            [("data disk", 0, Some(&self.run.data_disk)), ("commit log disk", 1, self.run.commitlog_disk.as_ref())];
-        for (name, disk, profile) in disks {
-            let Some(profile) = profile else { continue };
-            let (mut iops, mut bandwidth) = (Vec::new(), Vec::new());
-            for host in 0..servers {
-                let (old, new) = (&before[host].disks[disk], &after[host].disks[disk]);
-                let rate = |old: u64, new: u64| (new - old) as f64 / seconds;
-                let (reads, writes) = (rate(old.reads, new.reads), rate(old.writes, new.writes));
-                let (read, written) = (rate(old.read_bytes, new.read_bytes), rate(old.write_bytes, new.write_bytes));
-                let place = format!("node {}", host + 1);
-                let share = |rate: f64, limit: f64| rate / limit;
-                let (iops_used, bandwidth_used) = match &profile.total {
-                    Some(total) => {
-                        (share(reads + writes, total.iops.f64()), share(read + written, total.bandwidth.f64()))
-                    }
-                    None => {
-                        let members = profile.members() as f64;
-                        let share = |rate: f64, limit: f64| rate / limit / members;
-                        (
-                            share(reads, profile.read.iops.f64()) + share(writes, profile.write.iops.f64()),
-                            share(read, profile.read.bandwidth.f64()) + share(written, profile.write.bandwidth.f64()),
-                        )
-                    }
-                };
-                iops.push((place.clone(), iops_used));
-                bandwidth.push((place, bandwidth_used));
-            }
-            add(&format!("{name} IOPS"), iops);
-            add(&format!("{name} bandwidth"), bandwidth);
-        }
-        for (kind, from, to, limit) in [
-            ("server", 0, servers, self.run.instance.nic.base.f64()),
-            ("loader", servers, before.len(), self.run.loader_instance.nic.base.f64()),
-        ] {
-            let use_of = |bytes: fn(&HostCounters) -> u64| -> Vec<(String, f64)> {
-                (from..to)
-                    .map(|host| {
-                        let rate = (bytes(&after[host]) - bytes(&before[host])) as f64 / seconds;
-                        (
-                            format!("{} {}", if kind == "server" { "node" } else { "loader" }, host - from + 1),
-                            rate / limit,
-                        )
-                    })
-                    .collect()
-            };
-            add(&format!("{kind} NIC out"), use_of(|counters| counters.sent_bytes));
-            add(&format!("{kind} NIC in"), use_of(|counters| counters.received_bytes));
-        }
-        all
     }
 }
 
@@ -355,18 +289,6 @@ fn node_config(run: &Run) -> NodeConfig {
 /// latencies that are not scaled: below these sizes a scaled run would wait for those alone.
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
 const MEMTABLE_MIN_BYTES: u64 = 4 << 20;
-
-fn summary(name: &str, uses: Vec<(String, f64)>) -> Option<Resource> {
-    let mean = uses.iter().map(|(_, used)| used).sum::<f64>() / uses.len().max(1) as f64;
-    let (place, most) = uses.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    Some(Resource {
-        name: name.into(),
-        place,
-        utilisation_mean: mean.min(1.0),
-        utilisation_max: most.min(1.0),
-        queue: 0.0,
-    })
-}
 
 /// One loader shard: connects, then runs its part of phase after phase.
 async fn drive(

@@ -10,9 +10,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use reactor::{Backend, Buf, Fd, Message, Op, Shard, SlotId, Work};
+use reactor::{Backend, Buf, Fd, Group, Message, Op, Shard, SlotId, Work};
 
-use crate::cpu::{Cost, FRACTION_BITS};
+use crate::cpu::{Cost, FRACTION_BITS, Pace};
 use crate::disk::operations::FileOperation;
 use crate::disk::tree::Errno;
 use crate::host::Host;
@@ -69,12 +69,18 @@ pub(crate) struct Seat {
     /// The shard's remote half will notify the world of a wake from outside.
     pub is_armed: Cell<bool>,
     costs: [Cost; Work::COUNT],
+    /// Of the current run.
+    pace: Cell<Pace>,
     done: RefCell<Vec<(SlotId, Result<u64, Errno>)>>,
     delivering: RefCell<Vec<(SlotId, Result<u64, Errno>)>>,
     in_flight: RefCell<Vec<InFlight>>,
     inbox: RefCell<VecDeque<Message>>,
     random: RefCell<Generator>,
     polls: Cell<u64>,
+    /// Time that tasks of each group could have run and did not, all together, in ns.
+    waited_ns: [Cell<u64>; Group::COUNT],
+    /// Part of the CPU used that went into other threads' locks, in ns.
+    pub contended_ns: Cell<u64>,
     /// Present where the shard has several CPUs.
     pub pool: Option<RefCell<Pool>>,
 }
@@ -101,12 +107,15 @@ impl Seat {
             is_ready: Cell::new(false),
             is_armed: Cell::new(false),
             costs: host.model.cpu.costs,
+            pace: Cell::new(Pace::FULL_COST),
             done: RefCell::new(Vec::new()),
             delivering: RefCell::new(Vec::new()),
             in_flight: RefCell::new(Vec::new()),
             inbox: RefCell::new(VecDeque::new()),
             random: RefCell::new(Generator::stream(world.seed(), Stream::Scheduling, &parts)),
             polls: Cell::new(0),
+            waited_ns: Default::default(),
+            contended_ns: Cell::new(0),
             pool: (host.model.cpus_per_shard > 1).then(|| RefCell::new(Pool::new(host.model.cpus_per_shard))),
         })
     }
@@ -134,6 +143,15 @@ impl Seat {
         (self.charged_before.get() + self.charged.get()) >> FRACTION_BITS
     }
 
+    pub fn add_waited(&self, group: Group, ns: u64) {
+        let waited = &self.waited_ns[group as usize];
+        waited.set(waited.get() + ns);
+    }
+
+    pub fn waited_ns(&self, group: Group) -> u64 {
+        self.waited_ns[group as usize].get()
+    }
+
     pub fn polls(&self) -> u64 {
         self.polls.get()
     }
@@ -147,6 +165,26 @@ impl Seat {
         self.charged_before.set(self.charged_before.get() + self.charged.get());
         self.base.set(now);
         self.charged.set(0);
+    }
+
+    /// What work takes of its cost in the run that begins.
+    pub fn set_pace(&self, pace: Pace) {
+        self.pace.set(pace);
+    }
+
+    /// Its CPU works, or will at once.
+    pub fn is_busy(&self, now: u64) -> bool {
+        self.cpu_free_at.get() > now || self.is_ready.get() || self.run_at.get() != NEVER
+    }
+
+    /// The kernel takes the CPU for `ns`: what runs is held up.
+    pub fn interrupt(&self, now: u64, ns: u64) {
+        self.add_used(ns);
+        self.cpu_free_at.set(self.cpu_free_at.get().max(now) + ns);
+    }
+
+    pub fn add_used(&self, ns: u64) {
+        self.charged_before.set(self.charged_before.get() + (ns << FRACTION_BITS));
     }
 
     /// CPU used in the current run, in ns.
@@ -177,6 +215,17 @@ impl Seat {
     pub fn run(&self, shard: &Shard, now: u64, quantum_ns: u64) -> (u64, bool) {
         self.begin_run(now);
         shard.fire_timers(now);
+        self.deliver_messages(shard);
+        let runnable = Group::ALL.map(|group| shard.runnable(group) as u64);
+        let (used, more) = self.run_on(shard, quantum_ns);
+        // What was there at the beginning and what is there at the end has waited for half of the run each.
+        for (group, before) in Group::ALL.into_iter().zip(runnable) {
+            self.add_waited(group, (before + shard.runnable(group) as u64) * used / 2);
+        }
+        (used, more)
+    }
+
+    fn run_on(&self, shard: &Shard, quantum_ns: u64) -> (u64, bool) {
         loop {
             self.deliver_messages(shard);
             shard.run(quantum_ns.saturating_sub(self.used_in_run_ns()).max(1));
@@ -324,7 +373,8 @@ impl Backend for Seat {
     #[inline]
     fn charge(&self, work: Work, amount: u64) {
         let cost = &self.costs[work as usize];
-        self.charged.set(self.charged.get() + cost.fixed + cost.per_byte * amount);
+        let ns = self.pace.get().apply(cost.fixed + cost.per_byte * amount);
+        self.charged.set(self.charged.get() + ns);
         if work == Work::Poll {
             self.polls.set(self.polls.get() + 1);
         } else if cost.garbage > 0 {

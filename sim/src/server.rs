@@ -53,20 +53,34 @@ impl RateServer {
     /// Serves `units` that arrive at `at`.
     #[inline]
     pub fn serve(&mut self, at: u64, units: u64) -> Served {
-        let cost = units * self.cost_now(at, units);
-        self.serve_cost(at, cost)
+        let starts_at = self.advance(at);
+        // Credits come and go when work is done, not when it arrives: what queues earns nothing.
+        let cost = units * self.cost_now(starts_at, units);
+        self.backlog += cost;
+        Served { starts_at, ends_at: at + (self.backlog >> FRACTION_BITS) }
+    }
+
+    /// When work that arrives at `at` comes to be served.
+    #[inline]
+    fn advance(&mut self, at: u64) -> u64 {
+        if at > self.seen_at {
+            self.backlog = self.backlog.saturating_sub((at - self.seen_at) << FRACTION_BITS);
+            self.seen_at = at;
+        }
+        at + (self.backlog >> FRACTION_BITS)
     }
 
     /// Serves work of `ns << 16`, whatever the rate.
     #[inline]
     fn serve_cost(&mut self, at: u64, cost: u64) -> Served {
-        if at > self.seen_at {
-            self.backlog = self.backlog.saturating_sub((at - self.seen_at) << FRACTION_BITS);
-            self.seen_at = at;
-        }
-        let starts_at = at + (self.backlog >> FRACTION_BITS);
+        let starts_at = self.advance(at);
         self.backlog += cost;
         Served { starts_at, ends_at: at + (self.backlog >> FRACTION_BITS) }
+    }
+
+    /// Whether it works at `at` on what came before.
+    pub fn is_busy(&self, at: u64) -> bool {
+        self.backlog > at.saturating_sub(self.seen_at) << FRACTION_BITS
     }
 
     /// Serves work that takes `ns` by itself.
@@ -95,11 +109,6 @@ impl RateServer {
         }
         burst.credits = burst.credits.max(0.0);
         self.unit_cost
-    }
-
-    /// ns that `units` take by themselves at the base rate.
-    pub fn time_of(&self, units: u64) -> u64 {
-        (units * self.unit_cost) >> FRACTION_BITS
     }
 }
 

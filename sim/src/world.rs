@@ -317,6 +317,7 @@ impl World {
                 self.make_ready(&seat);
                 continue;
             }
+            seat.set_pace(seat.host.pace(&seat, now));
             let (used_ns, more) = seat.run(&shard, now, self.settings.quantum_ns);
             seat.cpu_free_at.set(now + used_ns);
             self.trace.note("cpu", used_ns);

@@ -7,8 +7,10 @@ mod common;
 use std::time::Duration;
 
 use common::{Log, MS, S, ip, plain};
-use reactor::{Group, Work, charge, spawn, submit_to, time};
-use sim::{CpuModel, HostModel, Latency, PauseModel, Settings};
+use reactor::{Buf, Group, OpenFlags, Work, charge, fs, spawn, submit_to, time};
+use sim::{
+    ContentionModel, CpuModel, HostModel, InterruptModel, Latency, OldModel, PauseModel, Settings, SiblingModel,
+};
 
 fn model(shards: usize) -> HostModel {
     let mut model = HostModel::plain("plain", shards);
@@ -79,7 +81,7 @@ fn garbage_stops_the_host() {
     let outcome = sim::run(1, Settings::default(), |world| {
         let mut model = model(2);
         model.cpu.set_garbage(Work::MemtableInsert, 1000);
-        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS) });
+        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old: None });
         let host = world.add_host(ip(1), model);
         world.boot(host, move |boot| async move {
             loop {
@@ -170,7 +172,7 @@ fn a_pool_stands_still_while_garbage_is_collected() {
         let mut model = model(1);
         model.cpus_per_shard = 4;
         model.cpu.set_garbage(Work::MemtableInsert, 1000);
-        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS) });
+        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old: None });
         let host = world.add_host(ip(1), model);
         let log = Log::new();
         let seen = log.clone();
@@ -190,4 +192,153 @@ fn a_pool_stands_still_while_garbage_is_collected() {
     let (paused_ms, done) = outcome.value;
     assert!((3_200..3_450).contains(&paused_ms), "{paused_ms}");
     assert!((65_000..67_500).contains(&done), "{done}");
+}
+
+/// Shards that work, 10 us at a time, for 10 ms: how many pieces each has done.
+fn pieces_done(model: HostModel, working: &'static [usize]) -> Vec<usize> {
+    sim::run(1, Settings::default(), |world| {
+        let host = world.add_host(ip(1), model.clone());
+        let done = Log::new();
+        let log = done.clone();
+        world.boot(host, move |boot| {
+            let log = log.clone();
+            async move {
+                while working.contains(&boot.shard) {
+                    charge(Work::MemtableInsert, 0);
+                    log.push(boot.shard);
+                    time::yield_now().await;
+                }
+            }
+        });
+        world.run_until(10 * MS);
+        let done = done.all();
+        working.iter().map(|shard| done.iter().filter(|&other| other == shard).count()).collect()
+    })
+    .value
+}
+
+/// Shards on threads of 2 cores; a thread alone does in 0.6 of the time what it does beside a busy sibling.
+fn threaded(shards: usize, interrupt_cpus: usize) -> HostModel {
+    let mut model = model(shards);
+    model.cpu = CpuModel::polls_only(0);
+    model.cpu.set(Work::MemtableInsert, 10_000.0, 0.0);
+    model.cpu.siblings = Some(SiblingModel { cores: 2, reserved: interrupt_cpus, alone: 0.6 });
+    model.interrupts = Some(InterruptModel { cpus: interrupt_cpus, packet_ns: 1_000.0, ns_per_byte: 0.0 });
+    model
+}
+
+#[test]
+fn a_busy_sibling_slows_a_thread_and_an_idle_one_does_not() {
+    let near = |done: Vec<usize>, expect: &[usize]| {
+        let is_near = done.iter().zip(expect).all(|(&ours, &expect)| ours.abs_diff(expect) <= expect / 25);
+        assert!(is_near && done.len() == expect.len(), "{done:?} for {expect:?}");
+    };
+    near(pieces_done(threaded(4, 0), &[0]), &[1_667]);
+    near(pieces_done(threaded(4, 0), &[0, 1]), &[1_000, 1_000]);
+    near(pieces_done(threaded(4, 0), &[0, 2]), &[1_667, 1_667]);
+    near(pieces_done(threaded(4, 0), &[0, 1, 2, 3]), &[1_000; 4]);
+    // The first thread is the interrupts', and nothing comes in: the first shard has its core for itself.
+    near(pieces_done(threaded(3, 1), &[0, 1, 2]), &[1_667, 1_000, 1_000]);
+}
+
+#[test]
+fn a_pool_has_whole_cores_until_it_needs_more_and_its_threads_contend() {
+    let time = |chains, contention| {
+        sim::run(1, Settings::default(), |world| {
+            let mut model = threaded(1, 0);
+            model.cpus_per_shard = 4;
+            model.cpu.contention = contention;
+            let host = world.add_host(ip(1), model);
+            let done = Log::new();
+            let log = done.clone();
+            world.boot(host, move |_| {
+                let log = log.clone();
+                async move {
+                    for _ in 0..chains {
+                        let log = log.clone();
+                        drop(spawn(Group::Statement, "chain", async move {
+                            for _ in 0..100 {
+                                charge(Work::MemtableInsert, 0);
+                                time::yield_now().await;
+                            }
+                            log.push(reactor::now());
+                        }));
+                    }
+                }
+            });
+            world.run_until_idle();
+            done.all().into_iter().max().unwrap()
+        })
+        .value
+    };
+    let near = |ns: u64, expect: u64| assert!(ns.abs_diff(expect) < expect / 20, "{ns} for {expect}");
+    near(time(1, None), 600_000);
+    near(time(2, None), 600_000);
+    near(time(4, None), MS);
+    // 1 + 0.1 x 3 + 0.01 x 3 x 4 with four at work, and nothing with one.
+    let law = ContentionModel { serial: 0.1, crosstalk: 0.01, at: 1.0 };
+    near(time(4, Some(law)), 1_420_000);
+    near(time(1, Some(law)), 600_000);
+    // The costs were found with all four at work: they are as the table has them.
+    near(time(4, Some(ContentionModel { at: 4.0, ..law })), MS);
+}
+
+#[test]
+fn what_outlives_young_collections_stops_the_host_for_longer() {
+    let outcome = sim::run(1, Settings::default(), |world| {
+        let mut model = model(1);
+        model.cpu.set_garbage(Work::MemtableInsert, 1000);
+        let old = OldModel { promoted: 0.1, every_bytes: 1_000_000, pause: Latency::constant(500 * MS) };
+        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old: Some(old) });
+        let host = world.add_host(ip(1), model);
+        world.boot(host, move |_| async {
+            loop {
+                charge(Work::MemtableInsert, 0);
+                time::sleep(Duration::from_micros(90)).await;
+            }
+        });
+        world.run_until(10 * S);
+        world.host_counters(host)
+    });
+    // Ten times 100 ms of work and a pause of 50 ms, then one of 500 ms: 1 s of 2 s.
+    let paused_ms = outcome.value.paused_ns / MS;
+    assert!((4_700..5_300).contains(&paused_ms), "{paused_ms}");
+}
+
+#[test]
+fn few_threads_read_few_blocks_at_once() {
+    let rate = |read_threads| {
+        sim::run(1, Settings::default(), |world| {
+            let mut model = model(1);
+            model.cpus_per_shard = 4;
+            model.disks[0].1.read.service = Latency::constant(MS);
+            model.read_threads = read_threads;
+            let host = world.add_host(ip(1), model);
+            let done = Log::new();
+            let log = done.clone();
+            world.boot(host, move |_| {
+                let log = log.clone();
+                async move {
+                    let file = fs::File::open("/data", OpenFlags { direct: true, ..common::rw() }).await.unwrap();
+                    file.truncate(1 << 20).await.unwrap();
+                    for _ in 0..32 {
+                        let (file, log) = (file.clone(), log.clone());
+                        drop(spawn(Group::Statement, "reader", async move {
+                            let mut buf = Buf::direct(4096);
+                            loop {
+                                buf.clear();
+                                buf = file.read_at(0, 4096, buf).await.1;
+                                log.push(());
+                            }
+                        }));
+                    }
+                }
+            });
+            world.run_until(S);
+            done.all().len()
+        })
+        .value
+    };
+    assert!((3_900..4_010).contains(&rate(Some(4))), "{}", rate(Some(4)));
+    assert!((31_000..32_100).contains(&rate(None)), "{}", rate(None));
 }

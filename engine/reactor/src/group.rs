@@ -141,6 +141,11 @@ impl Groups {
         task
     }
 
+    /// Tasks that wait for the CPU.
+    pub(crate) fn runnable(&self, group: Group) -> usize {
+        self.groups[group as usize].queue.borrow().len()
+    }
+
     /// Accounts `cost_ns` of CPU to the group.
     pub(crate) fn spend(&self, group: Group, cost_ns: u64) {
         let state = &self.groups[group as usize];

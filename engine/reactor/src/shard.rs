@@ -281,6 +281,11 @@ impl Shard {
         self.groups.run_ns(group)
     }
 
+    /// Tasks of a group that could run, were the CPU theirs.
+    pub fn runnable(&self, group: Group) -> usize {
+        self.groups.runnable(group)
+    }
+
     /// Operations given to the world and not completed.
     pub fn in_flight(&self) -> usize {
         self.slots.in_flight()

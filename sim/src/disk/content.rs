@@ -33,8 +33,6 @@ pub struct Content {
     layout_changed: bool,
     /// Up to where space is reserved.
     allocated: u64,
-    /// Bytes written into the page cache and not yet handed to the device.
-    cached: u64,
     /// When the device will have finished those that were handed to it.
     written_back_at: u64,
 }
@@ -75,18 +73,8 @@ impl Content {
         self.layout_changed
     }
 
-    /// Gives the bytes that wait now.
-    pub fn add_cached(&mut self, bytes: u64) -> u64 {
-        self.cached += bytes;
-        self.cached
-    }
-
     pub fn written_back_at(&mut self) -> &mut u64 {
         &mut self.written_back_at
-    }
-
-    pub fn take_cached(&mut self) -> u64 {
-        std::mem::take(&mut self.cached)
     }
 
     /// Bytes of memory in use.
@@ -323,7 +311,6 @@ impl Content {
         self.cut(size);
         (self.size, self.durable_size) = (size, size);
         self.layout_changed = false;
-        self.cached = 0;
     }
 
     /// Puts back what lay under a lost write, sector by sector, except where a later write has survived.

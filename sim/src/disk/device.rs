@@ -2,16 +2,17 @@
 //!
 //! A request counts against the operations and the bandwidth limit of its direction (and of both directions together,
 //! where the disk or its host has such a cap); the longest of these queues decides when it begins. It then takes one of
-//! the device's channels for a service time drawn from the direction's distribution, and the time that its bytes take
-//! to transfer. So the device saturates by operations, by bytes, or by outstanding requests, whichever comes first.
+//! the direction's channels for a service time drawn from its distribution, and the time that its bytes take to
+//! transfer. So the device saturates by operations, by bytes, or by outstanding requests, whichever comes first.
 //!
-//! Writes slow reads down along the family's curve: the share of the write maximum that was in use over the last
-//! milliseconds decides what is left of the read rates.
+//! A device is a RAID 0 of one drive or more, of the [`super::flash`] or the [`super::ebs`] family, with a controller's
+//! [`super::write_back_cache`] in front or not.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
+use super::ebs::TOKENS_NS;
 use super::model::DiskModel;
+use super::part::limits::Limits;
+use super::raid0::Raid0;
+use super::write_back_cache::WriteBackCache;
 use crate::random::Generator;
 use crate::server::RateServer;
 
@@ -21,63 +22,42 @@ pub enum Direction {
     Write,
 }
 
-struct Limits {
-    operations: RateServer,
-    bytes: RateServer,
+/// What is asked of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub direction: Direction,
+    /// Where on the device, in bytes.
+    pub place: u64,
+    pub bytes: u64,
 }
 
-impl Limits {
-    fn new(iops: f64, bandwidth: f64) -> Self {
-        Self { operations: RateServer::new(iops), bytes: RateServer::new(bandwidth) }
-    }
-
-    /// When a request may begin.
-    fn admit(&mut self, at: u64, operations: u64, bytes: u64) -> u64 {
-        let operations = self.operations.serve(at, operations).starts_at;
-        operations.max(self.bytes.serve(at, bytes).starts_at)
-    }
-
-    fn admit_slowed(&mut self, at: u64, operations: u64, bytes: u64, share: f64) -> u64 {
-        let operations = self.operations.serve_slowed(at, operations, share).starts_at;
-        operations.max(self.bytes.serve_slowed(at, bytes, share).starts_at)
-    }
-}
-
-/// A limit that several disks of a host share: network volumes together.
+/// A limit that several disks of a host share: network volumes together. Requests count once per 256 KiB begun.
 pub struct SharedLimits(Limits);
 
+/// What an instance's volumes may do together: for ever, and while credits last.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeCaps {
+    pub iops: f64,
+    pub bandwidth: f64,
+    pub burst_iops: f64,
+    pub burst_bandwidth: f64,
+    /// How long full buckets hold the burst rates.
+    pub burst_s: f64,
+}
+
+const VOLUME_UNIT: u64 = 256 << 10;
+
 impl SharedLimits {
-    pub fn new(iops: f64, bandwidth: f64) -> Self {
-        Self(Limits::new(iops, bandwidth))
+    pub fn new(caps: VolumeCaps) -> Self {
+        let server = |base: f64, burst: f64| RateServer::with_burst(base, burst, (burst - base) * caps.burst_s);
+        let operations = server(caps.iops, caps.burst_iops);
+        let bytes = server(caps.bandwidth, caps.burst_bandwidth);
+        let (iops, bandwidth) = (caps.burst_iops.max(caps.iops), caps.burst_bandwidth.max(caps.bandwidth));
+        Self(Limits::with_servers(operations, bytes, iops, bandwidth).by_tokens(TOKENS_NS))
     }
 
     pub fn admit(&mut self, at: u64, bytes: u64) -> u64 {
-        self.0.admit(at, bytes.div_ceil(256 << 10).max(1), bytes)
-    }
-}
-
-/// How much of the write maximum was in use lately: a leaky integral over `WRITE_MEMORY_NS`.
-const WRITE_MEMORY_NS: u64 = 5_000_000;
-
-#[derive(Default)]
-struct WriteShare {
-    seen_at: u64,
-    /// Server time of the writes remembered, ns.
-    busy_ns: f64,
-}
-
-impl WriteShare {
-    fn decay(&mut self, at: u64) {
-        if at > self.seen_at {
-            let passed = (at - self.seen_at) as f64 / WRITE_MEMORY_NS as f64;
-            self.busy_ns *= (1.0 - passed).max(0.0);
-            self.seen_at = at;
-        }
-    }
-
-    fn share(&mut self, at: u64) -> f64 {
-        self.decay(at);
-        (self.busy_ns / WRITE_MEMORY_NS as f64).min(1.0)
+        self.0.admit(at, bytes.div_ceil(VOLUME_UNIT).max(1), bytes, 1.0)
     }
 }
 
@@ -91,41 +71,26 @@ pub struct DiskCounters {
     pub flushes: u64,
     /// Sum of the requests' times in queue and device.
     pub latency_ns: u64,
+    /// Of that, before the device began with them: held back by caps of the host, and in the device's queue.
+    pub throttled_ns: u64,
+    pub wait_ns: u64,
+    /// Time at the limit of its rates that its work amounts to.
+    pub busy_ns: u64,
 }
 
 pub struct Device {
     model: DiskModel,
-    /// When each channel is free.
-    channels: BinaryHeap<Reverse<u64>>,
-    read: Limits,
-    write: Limits,
-    total: Option<Limits>,
-    credits: Option<RateServer>,
-    write_share: WriteShare,
-    /// End of the flush under way, and of the one that waits for it.
-    flush_ends_at: u64,
-    next_flush_ends_at: u64,
+    cache: Option<WriteBackCache>,
+    drives: Raid0,
     stalled_until: u64,
-    random: Generator,
     counters: DiskCounters,
 }
 
 impl Device {
-    pub fn new(model: DiskModel, random: Generator) -> Self {
-        Self {
-            channels: (0..model.channels).map(|_| Reverse(0)).collect(),
-            read: Limits::new(model.read.iops, model.read.bandwidth),
-            write: Limits::new(model.write.iops, model.write.bandwidth),
-            total: model.total.map(|(iops, bandwidth)| Limits::new(iops, bandwidth)),
-            credits: model.credits.as_ref().map(|c| RateServer::with_burst(c.baseline, c.burst, c.full)),
-            write_share: WriteShare::default(),
-            flush_ends_at: 0,
-            next_flush_ends_at: 0,
-            stalled_until: 0,
-            random,
-            counters: DiskCounters::default(),
-            model,
-        }
+    pub fn new(model: DiskModel, mut random: Generator) -> Self {
+        let cache = model.cache.clone().map(|cache| WriteBackCache::new(cache, random.split()));
+        let drives = Raid0::new(&model, random);
+        Self { cache, drives, stalled_until: 0, counters: DiskCounters::default(), model }
     }
 
     pub fn model(&self) -> &DiskModel {
@@ -133,7 +98,12 @@ impl Device {
     }
 
     pub fn counters(&self) -> DiskCounters {
-        self.counters
+        DiskCounters { busy_ns: self.drives.busy_ns(), ..self.counters }
+    }
+
+    /// Bytes a second that it can write.
+    pub fn write_bandwidth(&self) -> f64 {
+        self.model.write.bandwidth * self.model.members as f64
     }
 
     /// Nothing begins before `until`: a fault.
@@ -141,90 +111,44 @@ impl Device {
         self.stalled_until = self.stalled_until.max(until);
     }
 
-    /// When a request of `bytes` that arrives at `at` is done. `admitted`: not to begin before (caps of the host).
-    pub fn serve(&mut self, at: u64, admitted: u64, direction: Direction, bytes: u64) -> u64 {
-        let operations = bytes.div_ceil(self.model.accounting_unit).max(1);
-        let mut begin = admitted.max(self.stalled_until).max(match direction {
-            Direction::Write => {
-                if !self.model.interference.is_empty() {
-                    self.write_share.decay(at);
-                    let by_operations = self.write.operations.time_of(operations);
-                    self.write_share.busy_ns += by_operations.max(self.write.bytes.time_of(bytes)) as f64;
-                }
-                self.write.admit(at, operations, bytes)
-            }
-            Direction::Read if self.model.interference.is_empty() => self.read.admit(at, operations, bytes),
-            Direction::Read => {
-                let left = reads_left(&self.model.interference, self.write_share.share(at));
-                self.read.admit_slowed(at, operations, bytes, left)
-            }
-        });
-        if let Some(total) = &mut self.total {
-            begin = begin.max(total.admit(at, operations, bytes));
-        }
-        if let Some(credits) = &mut self.credits {
-            begin = begin.max(credits.serve(at, operations).starts_at);
-        }
-        let (side, limits) = match direction {
-            Direction::Read => (&self.model.read, &self.read),
-            Direction::Write => (&self.model.write, &self.write),
+    /// When a request that arrives at `at` is done. `admitted`: not to begin before (caps of the host).
+    pub fn serve(&mut self, at: u64, admitted: u64, request: Request) -> u64 {
+        let not_before = admitted.max(self.stalled_until);
+        let served = match (&mut self.cache, request.direction) {
+            (Some(cache), Direction::Write) => cache.write(at, not_before, request, &mut self.drives),
+            _ => self.drives.serve(at, not_before, request),
         };
-        let service = side.service.sample(self.random.next_u64()) + limits.bytes.time_of(bytes);
-        let mut channel = self.channels.peek_mut().expect("a device has at least one channel");
-        let ends_at = channel.0.max(begin) + service;
-        channel.0 = ends_at;
-        drop(channel);
-        match direction {
+        let counters = &mut self.counters;
+        match request.direction {
             Direction::Read => {
-                self.counters.reads += 1;
-                self.counters.read_bytes += bytes;
+                counters.reads += 1;
+                counters.read_bytes += request.bytes;
             }
             Direction::Write => {
-                self.counters.writes += 1;
-                self.counters.write_bytes += bytes;
+                counters.writes += 1;
+                counters.write_bytes += request.bytes;
             }
         }
-        self.counters.latency_ns += ends_at - at;
-        ends_at
+        counters.latency_ns += served.ends_at - at;
+        counters.throttled_ns += admitted - at.min(admitted);
+        counters.wait_ns += served.starts_at.saturating_sub(admitted.max(at));
+        served.ends_at
     }
 
-    /// When a flush of the device's cache that is asked for at `at` is done. Flushes that wait are done together.
+    /// When a flush of the device's cache that is asked for at `at` is done.
     pub fn flush(&mut self, at: u64) -> u64 {
         self.counters.flushes += 1;
-        let at = at.max(self.stalled_until);
-        if self.model.power_loss_protected {
-            return at + self.model.flush_ns;
-        }
-        if at >= self.flush_ends_at {
-            // The one that waited has begun when this one ended.
-            self.flush_ends_at = self.next_flush_ends_at.max(self.flush_ends_at);
-        }
-        if at >= self.flush_ends_at {
-            self.flush_ends_at = at + self.model.flush_ns;
-            self.next_flush_ends_at = self.flush_ends_at;
-            return self.flush_ends_at;
-        }
-        self.next_flush_ends_at = self.flush_ends_at + self.model.flush_ns;
-        self.next_flush_ends_at
+        self.drives.flush(at.max(self.stalled_until))
     }
-}
-
-/// Straight lines between the points, from (0, 1).
-fn reads_left(points: &[(f64, f64)], writes: f64) -> f64 {
-    let (mut x0, mut y0) = (0.0, 1.0);
-    for &(x1, y1) in points {
-        if writes <= x1 {
-            return if x1 > x0 { y0 + (y1 - y0) * (writes - x0) / (x1 - x0) } else { y1 };
-        }
-        (x0, y0) = (x1, y1);
-    }
-    y0
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
     use super::*;
-    use crate::disk::model::DirectionModel;
+    use crate::disk::model::{CacheModel, DirectionModel, FilledModel};
     use crate::latency::Latency;
 
     fn model() -> DiskModel {
@@ -249,7 +173,8 @@ mod tests {
             done += 1;
             latency += at - began;
             let (direction, bytes) = pick(done);
-            in_flight.push(Reverse((device.serve(at, 0, direction, bytes), at)));
+            let place = done * bytes;
+            in_flight.push(Reverse((device.serve(at, at, Request { direction, place, bytes }), at)));
         }
         (done, latency / done / 1000)
     }
@@ -290,21 +215,45 @@ mod tests {
     }
 
     #[test]
-    fn flushes_that_wait_are_done_together() {
-        let mut device = Device::new(model(), Generator::new(1));
-        assert_eq!(device.flush(0), 500_000);
-        assert_eq!(device.flush(100_000), 1_000_000);
-        assert_eq!(device.flush(400_000), 1_000_000);
-        assert_eq!(device.flush(600_000), 1_500_000);
-        assert_eq!(device.flush(5_000_000), 5_500_000);
-    }
-
-    #[test]
     fn the_volume_counts_started_units() {
         let mut volume = model();
+        volume.is_network_volume = true;
         volume.accounting_unit = 256 << 10;
         volume.total = Some((1_000.0, 1e9));
         let (rate, _) = load(&mut Device::new(volume, Generator::new(1)), 32, |_| (Direction::Read, 512 << 10));
-        assert!((480..540).contains(&rate), "{rate}");
+        assert!((480..550).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_filled_drive_slows_down_when_its_clean_blocks_are_used_up() {
+        let mut filled = model();
+        filled.write.iops = 200_000.0;
+        filled.write.bandwidth = 4e9;
+        filled.channels = 64;
+        let write = |_| (Direction::Write, 4096);
+        let rate = |clean_bytes| {
+            let filled =
+                DiskModel { filled: Some(FilledModel { write_iops: 50_000.0, clean_bytes }), ..filled.clone() };
+            load(&mut Device::new(filled, Generator::new(1)), 64, write).0
+        };
+        assert!((198_000..201_000).contains(&rate(1e12)), "{}", rate(1e12));
+        assert!((49_000..51_000).contains(&rate(4096.0)), "{}", rate(4096.0));
+        // 75,000 clean blocks last for half a second at 150,000 more than collection makes.
+        let half = rate(75_000.0 * 4096.0);
+        assert!((123_000..127_000).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn a_cache_takes_writes_until_it_is_full() {
+        let mut cached = model();
+        cached.write.bandwidth = 100e6;
+        cached.cache = Some(CacheModel { size: 50_000_000, latency: Latency::constant(20_000), bandwidth: 4e9 });
+        let mut device = Device::new(cached, Generator::new(1));
+        let mut write =
+            |at| device.serve(at, at, Request { direction: Direction::Write, place: 0, bytes: 1 << 20 }) - at;
+        let latencies: Vec<u64> = (0..100).map(|n| write(n * 5_000_000) / 1000).collect();
+        // 200 MB/s come and 100 MB/s go: 50 MB are full after half a second, and then each write waits for its room.
+        assert!(latencies[..85].iter().all(|&us| us < 400), "{latencies:?}");
+        assert!(latencies[99] > 10_000, "{latencies:?}");
     }
 }

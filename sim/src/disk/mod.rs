@@ -1,11 +1,18 @@
 //! Disks and files of a host: [`device`] says when a request is done, [`tree`] and [`content`] what it did and what
-//! of it survives.
+//! of it survives, [`page_cache`] and `write_back` what the kernel keeps from the disk. A family of devices has a file,
+//! and `part` has what they are put together from.
 
 pub mod content;
 pub mod device;
+mod ebs;
 pub mod faults;
+mod flash;
 pub mod image;
 pub mod model;
 pub(crate) mod operations;
 pub mod page_cache;
+pub(crate) mod part;
+mod raid0;
 pub mod tree;
+pub(crate) mod write_back;
+mod write_back_cache;

@@ -1,6 +1,6 @@
 //! What a disk can do, as plain numbers, from a profile.
 
-use hwprofiles::{Disk, Family, Interference};
+use hwprofiles::{Disk, Family, Interference, Quantiles};
 
 use crate::latency::Latency;
 
@@ -19,10 +19,39 @@ pub struct CreditsModel {
     pub full: f64,
 }
 
+/// What a filled drive writes without clean blocks, and how many bytes of those it begins with.
+#[derive(Clone, Debug)]
+pub struct FilledModel {
+    pub write_iops: f64,
+    pub clean_bytes: f64,
+}
+
+/// A RAID controller's memory in front of the drives.
+#[derive(Clone, Debug)]
+pub struct CacheModel {
+    pub size: u64,
+    /// Of a small write that finds room.
+    pub latency: Latency,
+    pub bandwidth: f64,
+}
+
+#[derive(Clone, Debug)]
+pub struct EpisodeModel {
+    pub every_ns: u64,
+    pub length: Latency,
+    /// Of the device's rates: 0 stalls it.
+    pub rates_left: f64,
+}
+
+/// Every figure but the capacity is that of one member.
 #[derive(Clone, Debug)]
 pub struct DiskModel {
     pub name: String,
     pub capacity: u64,
+    /// Drives side by side as RAID 0.
+    pub members: usize,
+    pub stripe_bytes: u64,
+    pub cache: Option<CacheModel>,
     pub channels: usize,
     pub read: DirectionModel,
     pub write: DirectionModel,
@@ -34,6 +63,10 @@ pub struct DiskModel {
     pub accounting_unit: u64,
     /// `(share of the write maximum in use, share of the read maximum left)`, rising in the first.
     pub interference: Vec<(f64, f64)>,
+    /// `(share of the write maximum in use, 95th percentile of a light load's reads in ns)`.
+    pub read_p95: Vec<(f64, f64)>,
+    pub filled: Option<FilledModel>,
+    pub episodes: Vec<EpisodeModel>,
     /// Reached over the network; the host's caps for such volumes apply.
     pub is_network_volume: bool,
 }
@@ -45,6 +78,9 @@ impl DiskModel {
         Self {
             name: name.into(),
             capacity: 1 << 40,
+            members: 1,
+            stripe_bytes: 1 << 20,
+            cache: None,
             channels: 64,
             read: direction(),
             write: direction(),
@@ -54,24 +90,30 @@ impl DiskModel {
             power_loss_protected: false,
             accounting_unit: 1 << 30,
             interference: Vec::new(),
+            read_p95: Vec::new(),
+            filled: None,
+            episodes: Vec::new(),
             is_network_volume: false,
         }
     }
 
     pub fn from_profile(disk: &Disk) -> Self {
-        let members = disk.members() as f64;
         let direction = |direction: &hwprofiles::Direction| DirectionModel {
-            iops: direction.iops.f64() * members,
-            bandwidth: direction.bandwidth.f64() * members,
-            service: direction
-                .service_time
-                .sampler()
-                .map_or_else(|| Latency::constant(direction.service_time.mid.u64()), |s| Latency::from_sampler(&s, 1)),
+            iops: direction.iops.f64(),
+            bandwidth: direction.bandwidth.f64(),
+            service: latency(&direction.service_time),
         };
         Self {
             name: disk.name.clone(),
             capacity: disk.capacity.u64(),
-            channels: (disk.channels.u64() * disk.members()).max(1) as usize,
+            members: disk.members() as usize,
+            stripe_bytes: disk.raid0.as_ref().map_or(1 << 20, |raid0| raid0.stripe.u64().max(1)),
+            cache: disk.write_back_cache.as_ref().map(|cache| CacheModel {
+                size: cache.size.u64(),
+                latency: latency(&cache.latency),
+                bandwidth: cache.bandwidth.f64(),
+            }),
+            channels: disk.channels.u64().max(1) as usize,
             read: direction(&disk.read),
             write: direction(&disk.write),
             total: disk.total.as_ref().map(|total| (total.iops.f64(), total.bandwidth.f64())),
@@ -87,7 +129,42 @@ impl DiskModel {
                 Interference::None => Vec::new(),
                 Interference::Curve(points) => points.iter().map(|p| (p.writes.f64(), p.reads_left.f64())).collect(),
             },
+            read_p95: disk.read_p95.iter().map(|point| (point.writes.f64(), point.latency.f64())).collect(),
+            filled: disk
+                .filled
+                .as_ref()
+                .map(|filled| FilledModel { write_iops: filled.write_iops.f64(), clean_bytes: filled.clean.f64() }),
+            episodes: disk.episodes.iter().map(EpisodeModel::from_profile).collect(),
             is_network_volume: disk.family == Family::Ebs,
         }
     }
+
+    /// A smaller experiment saves up less: what is counted in bytes or operations, and so decides how long the device
+    /// keeps a pace, is divided as the data is. `scale`: simulated over real.
+    pub fn scale_savings(&mut self, scale: f64) {
+        if let Some(credits) = &mut self.credits {
+            credits.full *= scale;
+        }
+        if let Some(filled) = &mut self.filled {
+            filled.clean_bytes *= scale;
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.size = (cache.size as f64 * scale) as u64;
+        }
+    }
+}
+
+impl EpisodeModel {
+    fn from_profile(episode: &hwprofiles::Episode) -> Self {
+        Self {
+            every_ns: episode.every.u64().max(1),
+            length: latency(&episode.length),
+            rates_left: episode.rates_left.f64(),
+        }
+    }
+}
+
+fn latency(quantiles: &Quantiles) -> Latency {
+    let sampler = quantiles.sampler();
+    sampler.map_or_else(|| Latency::constant(quantiles.mid.u64()), |sampler| Latency::from_sampler(&sampler, 1))
 }

@@ -2,11 +2,11 @@
 
 use reactor::{Buf, Op, Shard, SlotId};
 
-use super::content::{Content, SyncPoint};
-use super::device::Direction;
+use super::content::SyncPoint;
+use super::device::{Direction, Request};
 use super::faults::{Access, Struck};
 use super::image::{Image, PendingWrite};
-use super::page_cache::PAGE_BYTES;
+use super::page_cache::{PAGE_BYTES, Wanted};
 use super::tree::{Errno, InodeId, Tree};
 use crate::host::{Crash, Descriptor, Host, State};
 use crate::seat::{Seat, Waits, join};
@@ -38,9 +38,6 @@ const CACHED_CALL_NS: u64 = 2_000;
 const CACHED_BYTES_PER_NS: u64 = 5;
 /// The kernel writes dirty pages back in pieces of about this size.
 const WRITE_BACK_BYTES: u64 = 1 << 20;
-/// Linux's `vm.dirty_ratio`, 20 % of the available memory; and what a host without a page cache worth the name has.
-const DIRTY_PART: f64 = 0.2;
-const DIRTY_BYTES_MIN: f64 = (16 << 20) as f64;
 /// A journal's transaction: one block.
 const JOURNAL_BYTES: u64 = 4096;
 
@@ -91,12 +88,14 @@ impl World {
                     check_alignment(*offset, len, buf, buf.len())?;
                 }
                 let mut tree = host.tree.borrow_mut();
-                let present = tree.content(inode)?.size().saturating_sub(*offset).min(len);
+                let file_len = tree.content(inode)?.size();
+                let present = file_len.saturating_sub(*offset).min(len);
                 tree.hold(inode);
                 let (number, disk) = (tree.number(inode), tree.disk(inode));
                 drop(tree);
                 let direct = direct && !host.model.is_buffered;
-                let ends_at = self.time_read(host, at, number, disk, *offset, present, direct);
+                let wanted = Wanted { file: number, offset: *offset, len: present, file_len };
+                let ends_at = self.time_read(host, at, disk, wanted, direct);
                 Ok((FileOperation::OnFile { inode, dsync: false }, ends_at))
             }
             Op::Write { fd, offset, skip } => {
@@ -115,14 +114,14 @@ impl World {
                 let (disk, number) = (tree.disk(inode), tree.number(inode));
                 let content = tree.content_mut(inode)?;
                 let direct = direct && !host.model.is_buffered;
+                let grows = offset + len > content.size() || content.layout_changed();
                 let mut ends_at = if direct || dsync {
-                    self.serve_disk(host, at, disk, Direction::Write, len)
+                    self.serve_disk(host, at, disk, Direction::Write, place_of(number, *offset), len)
                 } else {
-                    host.page_cache.borrow_mut().touch(number, *offset, len);
-                    self.time_cached_write(host, at, disk, content, len)
+                    host.page_cache.borrow_mut().write(number, *offset, len);
+                    self.time_cached_write(host, &mut tree, at, inode, len)?
                 };
                 if dsync {
-                    let grows = offset + len > content.size() || content.layout_changed();
                     ends_at = self.flush_disk(host, ends_at, disk, grows);
                 }
                 tree.hold(inode);
@@ -133,17 +132,13 @@ impl World {
                     return Err(Errno(libc::EINVAL));
                 };
                 let mut tree = host.tree.borrow_mut();
-                let disk = tree.disk(inode);
-                let content = tree.content_mut(inode)?;
-                let point = content.sync_point();
-                let cached = content.take_cached();
-                let layout_changed = content.layout_changed();
-                let mut ends_at = at.max(*content.written_back_at());
-                if cached > 0 {
-                    ends_at = ends_at.max(self.serve_disk(host, at, disk, Direction::Write, cached));
-                }
+                let (disk, number) = (tree.disk(inode), tree.number(inode));
+                let point = tree.content_mut(inode)?.sync_point();
+                let layout_changed = tree.content(inode)?.layout_changed();
+                let dirty = host.dirty.borrow_mut().take(number);
+                let written_at = self.write_back(host, &mut tree, at, inode, number, dirty)?;
                 tree.hold(inode);
-                let ends_at = self.flush_disk(host, ends_at, disk, layout_changed);
+                let ends_at = self.flush_disk(host, written_at.max(at), disk, layout_changed);
                 Ok((FileOperation::Sync { inode, point }, ends_at))
             }
             Op::SyncDir { path } => {
@@ -165,40 +160,69 @@ impl World {
         }
     }
 
-    /// Through the page cache, where that has pages: the missing ones are read, as one request.
-    #[allow(clippy::too_many_arguments)] // a request's coordinates, all of them plain numbers
-    fn time_read(&self, host: &Host, at: u64, file: u64, disk: u32, offset: u64, len: u64, direct: bool) -> u64 {
+    /// Through the page cache, where that has pages; the missing ones are read.
+    fn time_read(&self, host: &Host, at: u64, disk: u32, wanted: Wanted, direct: bool) -> u64 {
+        let Wanted { file, offset, len, .. } = wanted;
         if len == 0 {
             return at + CACHED_CALL_NS;
         }
+        let serve = |offset, len| {
+            let serve = |at| self.serve_disk(host, at, disk, Direction::Read, place_of(file, offset), len);
+            match &mut *host.readers.borrow_mut() {
+                None => serve(at),
+                Some(readers) => readers.hold(at, serve),
+            }
+        };
         if direct {
-            return self.serve_disk(host, at, disk, Direction::Read, len);
+            return serve(offset, len);
         }
-        let missing = host.page_cache.borrow_mut().touch(file, offset, len) * PAGE_BYTES;
-        let copied_at = at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS;
-        match missing {
-            0 => copied_at,
-            missing => self.serve_disk(host, at, disk, Direction::Read, missing).max(copied_at),
-        }
+        let ready_at = host.page_cache.borrow_mut().read(at, wanted, serve);
+        ready_at.max(at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS)
     }
 
-    /// A write into the page cache, which hands what has gathered to the device and does not wait for it, unless the
-    /// device is behind by as much as the kernel lets be dirty.
-    fn time_cached_write(&self, host: &Host, at: u64, disk: u32, content: &mut Content, len: u64) -> u64 {
+    /// A write into the page cache. It does not wait for the disk, unless that is behind by as much as the kernel lets
+    /// be dirty.
+    fn time_cached_write(&self, host: &Host, tree: &mut Tree, at: u64, inode: InodeId, len: u64) -> Result<u64, Errno> {
+        let (disk, number) = (tree.disk(inode), tree.number(inode));
         let copied_at = at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS;
-        if content.add_cached(len) < WRITE_BACK_BYTES {
-            return copied_at;
+        host.dirty.borrow_mut().add(at, inode, number, len);
+        loop {
+            let due = host.dirty.borrow_mut().take_due(at);
+            let Some((inode, number, bytes)) = due else { break };
+            // A file that another was renamed over is gone.
+            if tree.is_file(inode, number) {
+                self.write_back(host, tree, at, inode, number, bytes)?;
+            }
         }
-        let bytes = content.take_cached();
-        let ends_at = self.serve_disk(host, at, disk, Direction::Write, bytes);
-        let latest = content.written_back_at();
-        *latest = ends_at.max(*latest);
-        let bandwidth = host.devices.borrow()[disk as usize].model().write.bandwidth;
-        let dirty_bytes_max = (host.model.page_cache_bytes as f64 * DIRTY_PART).max(DIRTY_BYTES_MIN);
-        copied_at.max(latest.saturating_sub((dirty_bytes_max / bandwidth * 1e9) as u64))
+        let written_back_at = *tree.content_mut(inode)?.written_back_at();
+        let bandwidth = host.devices.borrow()[disk as usize].write_bandwidth();
+        Ok(copied_at.max(written_back_at.saturating_sub(host.dirty.borrow().blocking_ns(bandwidth))))
     }
 
-    fn serve_disk(&self, host: &Host, at: u64, disk: u32, direction: Direction, bytes: u64) -> u64 {
+    /// Hands a file's dirty bytes to its disk. Gives when all that was handed over is there.
+    fn write_back(
+        &self,
+        host: &Host,
+        tree: &mut Tree,
+        at: u64,
+        inode: InodeId,
+        number: u64,
+        bytes: u64,
+    ) -> Result<u64, Errno> {
+        let disk = tree.disk(inode);
+        let latest = tree.content_mut(inode)?.written_back_at();
+        let mut handed = 0;
+        while handed < bytes {
+            let piece = (bytes - handed).min(WRITE_BACK_BYTES);
+            // One after the other somewhere in the file: where exactly decides no more than the member of a RAID.
+            let ends_at = self.serve_disk(host, at, disk, Direction::Write, place_of(number, handed), piece);
+            *latest = ends_at.max(*latest);
+            handed += piece;
+        }
+        Ok(*latest)
+    }
+
+    fn serve_disk(&self, host: &Host, at: u64, disk: u32, direction: Direction, place: u64, bytes: u64) -> u64 {
         let mut devices = host.devices.borrow_mut();
         let device = &mut devices[disk as usize];
         let mut admitted = at;
@@ -210,7 +234,7 @@ impl World {
                 admitted = admitted.max(host.nic.borrow_mut().carry_volume(at, direction, bytes));
             }
         }
-        device.serve(at, admitted, direction, bytes)
+        device.serve(at, admitted, Request { direction, place, bytes })
     }
 
     /// With a journal's transaction: its blocks, a flush, its commit block, a flush.
@@ -219,7 +243,7 @@ impl World {
         if !journal {
             return ends_at;
         }
-        let ends_at = self.serve_disk(host, ends_at, disk, Direction::Write, JOURNAL_BYTES);
+        let ends_at = self.serve_disk(host, ends_at, disk, Direction::Write, 0, JOURNAL_BYTES);
         host.devices.borrow_mut()[disk as usize].flush(ends_at)
     }
 
@@ -270,6 +294,11 @@ fn release(host: &Host, operation: FileOperation) {
         | FileOperation::SyncFolder { folder: inode, .. } => host.tree.borrow_mut().release(inode),
         FileOperation::OnPath => {}
     }
+}
+
+/// Where a file's byte lies on its disk: files begin anywhere, at a page, and lie in one piece.
+fn place_of(file: u64, offset: u64) -> u64 {
+    ((file.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) & !(PAGE_BYTES - 1)) + offset
 }
 
 /// As O_DIRECT on a device of 4 KiB blocks: offset, length and memory.
@@ -399,7 +428,15 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
         }
         (Op::Rename { from, to }, _) => tree.rename(now, from.as_bytes(), to.as_bytes()).map(|()| 0),
         (Op::Link { from, to }, _) => tree.link(now, from.as_bytes(), to.as_bytes()).map(|()| 0),
-        (Op::Unlink { path }, _) => tree.unlink(now, path.as_bytes()).map(|()| 0),
+        (Op::Unlink { path }, _) => {
+            let gone = tree.only_name_of(path.as_bytes());
+            tree.unlink(now, path.as_bytes())?;
+            if let Some((number, len)) = gone {
+                host.dirty.borrow_mut().take(number);
+                host.page_cache.borrow_mut().forget(number, len);
+            }
+            Ok(0)
+        }
         (Op::CreateDir { path }, _) => tree.create_folder(now, path.as_bytes()).map(|()| 0),
         (Op::RemoveDir { path }, _) => tree.remove_folder(now, path.as_bytes()).map(|()| 0),
         (Op::ReadDir { path }, _) => {

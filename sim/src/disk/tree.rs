@@ -384,6 +384,20 @@ impl Tree {
         self.log(now, Change::Remove { folder, name: name.into(), inode: id });
     }
 
+    /// The number and the size of the file whose only name this is.
+    pub fn only_name_of(&self, path: &[u8]) -> Option<(u64, u64)> {
+        let inode = self.inode(self.find(path).ok()?);
+        match &inode.node {
+            Node::File(content) if inode.links == 1 => Some((inode.number, content.size())),
+            _ => None,
+        }
+    }
+
+    /// Whether the inode is still that of the file `number`.
+    pub fn is_file(&self, id: InodeId, number: u64) -> bool {
+        self.inodes[id as usize].as_ref().is_some_and(|inode| inode.number == number)
+    }
+
     pub fn unlink(&mut self, now: u64, path: &[u8]) -> Result<(), Errno> {
         let (folder, name) = self.find_parent(path)?;
         let id = *self.folder(folder).get(name).ok_or(Errno(libc::ENOENT))?;

@@ -55,7 +55,7 @@ impl Network {
         if from == to {
             return self.model.loopback_ns;
         }
-        let mut ns = self.model.latency.sample(self.random.next_u64());
+        let mut ns = self.model.between(from, to).sample(self.random.next_u64());
         let mut loss_ppm = self.model.loss_ppm;
         if !self.faults.is_empty()
             && let Some(fault) = self.faults.get(&(from, to))
@@ -64,7 +64,7 @@ impl Network {
             loss_ppm += fault.loss_ppm;
         }
         if loss_ppm > 0 {
-            let round_trip_ns = 2 * self.model.latency.median_ns();
+            let round_trip_ns = 2 * self.model.between(from, to).median_ns();
             let mut wait_ns = 2 * round_trip_ns + LOSS_PROBE_NS;
             while self.random.chance(loss_ppm.min(900_000), 1_000_000) {
                 ns += wait_ns;

@@ -25,6 +25,9 @@ pub(crate) struct NicCounters {
     pub received_bytes: u64,
     pub sent_packets: u64,
     pub received_packets: u64,
+    /// Of what was sent and received: time on the way, and in queues before and behind it.
+    pub transit_ns: u64,
+    pub wait_ns: u64,
 }
 
 struct Interrupts {
@@ -54,7 +57,7 @@ impl Nic {
             inward: server(),
             packets: nic.packets.map(RateServer::new),
             interrupts: model.interrupts.map(|interrupts| Interrupts {
-                cpus: vec![RateServer::new(1e9); interrupts.cpus.max(1)],
+                cpus: vec![RateServer::new(1e9); interrupts.cpus],
                 packet_ns: interrupts.packet_ns,
                 ns_per_byte: interrupts.ns_per_byte,
             }),
@@ -84,13 +87,30 @@ impl Nic {
         if let Some(limit) = &mut self.packets {
             ready_at = ready_at.max(limit.serve(at, packets).starts_at);
         }
-        if let Some(Interrupts { cpus, packet_ns, ns_per_byte }) = &mut self.interrupts {
+        if let Some(Interrupts { cpus, packet_ns, ns_per_byte }) = &mut self.interrupts
+            && !cpus.is_empty()
+        {
             // A connection's packets always interrupt the same CPU, as receive-side scaling has it.
             let cpu = flow as usize % cpus.len();
             let ns = *packet_ns * packets as f64 + *ns_per_byte * bytes as f64;
             ready_at = cpus[cpu].serve_ns(ready_at, ns as u64).ends_at;
         }
         ready_at
+    }
+
+    /// ns that the kernel takes from a shard's CPU for what comes in; 0 where interrupts have CPUs of their own.
+    pub fn stolen_ns(&self, bytes: u64) -> u64 {
+        match &self.interrupts {
+            Some(Interrupts { cpus, packet_ns, ns_per_byte }) if cpus.is_empty() => {
+                (*packet_ns * packets_of(bytes) as f64 + *ns_per_byte * bytes as f64) as u64
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether an interrupt CPU is at work.
+    pub fn is_interrupted(&self, cpu: usize, now: u64) -> bool {
+        self.interrupts.as_ref().and_then(|interrupts| interrupts.cpus.get(cpu)).is_some_and(|cpu| cpu.is_busy(now))
     }
 
     /// A volume's bytes on a NIC that they share with the network. Gives when the request may begin.

@@ -60,14 +60,16 @@ impl World {
         let to = to.ok_or(Errno(libc::EHOSTUNREACH))?;
         let local = SocketAddr::new(if addr.ip().is_loopback() { addr.ip() } else { host.ip }, port);
         let per_flow = network.model.per_flow;
-        let reply_ns = if to == host.id { network.model.loopback_ns } else { network.model.latency.median_ns() };
+        let reply_ns =
+            if to == host.id { network.model.loopback_ns } else { network.model.between(host.id, to).median_ns() };
         let mut connection = Connection::new((host.id, local), (to, addr), per_flow, reply_ns);
         connection.connector = Some(waiter);
         connection.scheduled = 1;
         let id = network.connections.insert(connection);
         let latency_ns = network.latency(host.id, to);
         drop(network);
-        self.schedule(at + latency_ns, Event::Syn { connection: id, attempt: 0 });
+        let leaves_at = if to == host.id { at } else { host.nic.borrow_mut().send(at, 0) };
+        self.schedule(leaves_at + latency_ns, Event::Syn { connection: id, attempt: 0 });
         Ok(Submitted::Waits(Waits::Connect(id)))
     }
 

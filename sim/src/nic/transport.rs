@@ -93,6 +93,13 @@ impl World {
         if from != to {
             leaves_at = leaves_at.max(end.flow.serve(at, u64::from(bytes)).ends_at);
         }
+        if from != to {
+            self.with_host(from, |host| {
+                let counters = &mut host.nic.borrow_mut().counters;
+                counters.transit_ns += latency_ns;
+                counters.wait_ns += leaves_at - at;
+            });
+        }
         let arrives_at = (leaves_at + latency_ns).max(end.last_arrival_at);
         end.last_arrival_at = arrives_at;
         self.schedule(arrives_at, Event::Arrive { side: side.other(), connection: id, bytes });
@@ -168,7 +175,13 @@ impl World {
             if !host.is_up() {
                 return None;
             }
-            Some(host.nic.borrow_mut().receive(now, u64::from(bytes), id))
+            let ready_at = host.nic.borrow_mut().receive(now, u64::from(bytes), id);
+            let stolen_ns = host.nic.borrow().stolen_ns(u64::from(bytes));
+            if stolen_ns > 0 {
+                self.interrupt_shard(host, now, id, stolen_ns);
+            }
+            host.nic.borrow_mut().counters.wait_ns += ready_at + stolen_ns - now;
+            Some(ready_at + stolen_ns)
         });
         let is_cut = network.is_cut(from, to);
         let Some(connection) = network.connections.get_mut(id) else { return };
@@ -183,6 +196,16 @@ impl World {
         }
         connection.scheduled += 1;
         self.schedule(ready_at, Event::Deliver { side, connection: id, bytes });
+    }
+
+    /// The kernel handles a connection's packets on the CPU of one of the shards, always the same.
+    fn interrupt_shard(&self, host: &Host, now: u64, id: ConnectionId, ns: u64) {
+        let seats = host.seats.borrow();
+        let Some(seat) = seats.get(id as usize % seats.len().max(1)) else { return };
+        match seat.pool {
+            None => seat.interrupt(now, ns),
+            Some(_) => self.interrupt_pool(seat, id, ns),
+        }
     }
 
     pub(crate) fn on_deliver(&self, id: ConnectionId, side: Side, bytes: u32) {

@@ -1,6 +1,9 @@
 //! What the tests of the simulator share.
 
 #![allow(dead_code)]
+#![allow(clippy::unwrap_used)]
+
+pub mod load;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
