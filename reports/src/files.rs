@@ -1,7 +1,7 @@
 //! The files that a run leaves: `OUT/<scenario>/<system>/<seed>/`.
 //!
-//! `record.json` and `plot.svg` of a simulated run follow from the scenario and the seed alone: two runs leave equal
-//! bytes. `timing.json` is what the host's clock said.
+//! `record.json`, `report.html` and `plot.svg` of a simulated run follow from the scenario and the seed alone: two runs
+//! leave equal bytes. `timing.json` is what the host's clock said.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -9,21 +9,21 @@ use std::{fs, io};
 use scenarios::Recorder;
 use scenarios::record::{RunRecord, Timing};
 
-use crate::plot;
+use crate::{PlotError, page, plot};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     #[error("cannot write {path}")]
     Write { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Plot(#[from] plot::PlotError),
+    Plot(#[from] PlotError),
 }
 
 pub fn folder(out: &Path, record: &RunRecord) -> PathBuf {
     out.join(&record.scenario).join(&record.system).join(record.seed.to_string())
 }
 
-/// Writes `record.json`, `plot.svg` and, where given, `timing.json`. Gives the folder.
+/// Writes `record.json`, `report.html`, `plot.svg` and, where given, `timing.json`. Gives the folder.
 pub fn write(out: &Path, record: &RunRecord, timing: Option<&Timing>) -> Result<PathBuf, FilesError> {
     let folder = folder(out, record);
     fs::create_dir_all(&folder).map_err(|source| FilesError::Write { path: folder.clone(), source })?;
@@ -33,6 +33,7 @@ pub fn write(out: &Path, record: &RunRecord, timing: Option<&Timing>) -> Result<
     };
     put("record.json", record.to_json())?;
     put("plot.svg", plot::svg(&[record])?)?;
+    put("report.html", page::html(&[record])?)?;
     if let Some(timing) = timing {
         put("timing.json", serde_json::to_string_pretty(timing).expect("a timing has plain fields") + "\n")?;
     }

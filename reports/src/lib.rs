@@ -5,13 +5,18 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod canvas;
 mod files;
 mod lines;
 mod number;
+mod page;
 pub mod plot;
+mod references;
 mod table;
+mod timeline;
 
+pub use canvas::PlotError;
 pub use files::{FilesError, folder, write, write_comparison, write_histogram};
 pub use lines::{Line, json_lines, lines};
-pub use plot::PlotError;
+pub use page::html;
 pub use table::{limit, run as run_table};

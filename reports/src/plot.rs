@@ -3,34 +3,13 @@
 //! SVG text without fonts or system libraries; the same records give the same bytes. Published throughputs are dashed
 //! lines, the beginning of a phase that is not measured is shaded.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use scenarios::Metric;
 use scenarios::record::{Kind, PhaseRecord, RunRecord};
 
+use crate::canvas::{Area, GREY, INK, PlotError, RULE, SHADE, SYSTEMS, bold, nice_step, short, style, text};
 use crate::number::{grouped, percent, scale};
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot draw the plot: {0}")]
-pub struct PlotError(String);
-
-impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for PlotError {
-    fn from(error: DrawingAreaErrorKind<E>) -> Self {
-        Self(error.to_string())
-    }
-}
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-const INK: RGBColor = RGBColor(17, 24, 39);
-const GREY: RGBColor = RGBColor(107, 114, 128);
-const RULE: RGBColor = RGBColor(229, 231, 235);
-const SHADE: RGBColor = RGBColor(243, 244, 246);
-/// Told apart by colour-blind readers, too (after Okabe and Ito).
-const SYSTEMS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
-const FONT: &str = "Helvetica, Arial, sans-serif";
 
 const MARGIN: i32 = 24;
 const AXIS_WIDTH: i32 = 62;
@@ -42,21 +21,6 @@ const LATENCY_HEIGHT: i32 = 180;
 const TIME_AXIS: i32 = 30;
 const FOOTER: i32 = 34;
 const WIDTH: i32 = 1080;
-
-/// The SVG backend writes a font's size divided by this.
-const SIZE_FACTOR: f64 = 1.24;
-
-fn style(size_px: i32, colour: RGBColor) -> TextStyle<'static> {
-    (FONT, f64::from(size_px) * SIZE_FACTOR).into_font().color(&colour)
-}
-
-fn bold(size_px: i32, colour: RGBColor) -> TextStyle<'static> {
-    (FONT, f64::from(size_px) * SIZE_FACTOR).into_font().style(FontStyle::Bold).color(&colour)
-}
-
-fn text(area: &Area<'_>, at: (i32, i32), words: &str, style: TextStyle<'_>) -> Result<(), PlotError> {
-    Ok(area.draw(&Text::new(words.to_string(), at, style))?)
-}
 
 /// All records are of one scenario; phases that a record lacks stay empty.
 pub fn svg(records: &[&RunRecord]) -> Result<String, PlotError> {
@@ -189,22 +153,6 @@ impl Scales {
             root.draw(&PathElement::new(vec![(MARGIN + AXIS_WIDTH, y), (WIDTH - MARGIN, y)], RULE.stroke_width(1)))?;
         }
         Ok(())
-    }
-}
-
-/// A step of 1, 2 or 5 times a power of ten that divides `range` into 3 to 7 parts.
-fn nice_step(range: f64) -> f64 {
-    let power = 10f64.powi(libm::log10(range.max(1e-9)).floor() as i32);
-    let steps = [0.2, 0.5, 1.0, 2.0].map(|s| s * power);
-    steps.into_iter().find(|step| range / step <= 6.5).unwrap_or(power)
-}
-
-/// `80k`, `1.5M`.
-fn short(value: f64) -> String {
-    match value {
-        v if v >= 1e6 => format!("{}M", v / 1e6),
-        v if v >= 1e3 => format!("{}k", v / 1e3),
-        v => format!("{v}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use hwprofiles::Profiles;
 use scenarios::record::{Kind, PhaseRecord, Resource, RunRecord, Timing};
-use scenarios::{Interval, LatencySummary, load};
+use scenarios::{Explanation, Interval, LatencySummary, On, Timeline, Wait, load};
 
 fn phase(name: &str, rate: f64, seconds: f64, warmup_s: f64, latency_ms: f64) -> PhaseRecord {
     let ns = |s: f64| (s * 1e9) as u64;
@@ -60,6 +60,26 @@ fn phase(name: &str, rate: f64, seconds: f64, warmup_s: f64, latency_ms: f64) ->
                 utilisation_max: 0.66,
                 queue: 1.2,
             },
+        ],
+        explanation: explanation(interval_ns),
+    }
+}
+
+fn explanation(step_ns: u64) -> Explanation {
+    let line = |name: &str, used: f64, queue: f64| Timeline {
+        name: name.into(),
+        step_ns,
+        utilisation_mean: vec![used; 80],
+        utilisation_max: vec![used * 1.02; 80],
+        queue: vec![queue; 80],
+    };
+    let wait = |class: &str, on, us_per_operation| Wait { class: class.into(), on, us_per_operation };
+    Explanation {
+        timelines: vec![line("server CPU", 0.97, 31.0), line("data disk IOPS", 0.2, 0.4)],
+        waits: vec![
+            wait("statement", On::Work, 168.0),
+            wait("statement", On::Cpu, 9_000.0),
+            wait("all", On::Network, 700.0),
         ],
     }
 }
@@ -123,4 +143,40 @@ fn files_are_written_and_read_back() {
     let csv = std::fs::read_to_string(folder.join("hdr/read.csv")).unwrap();
     assert_eq!(csv.lines().map(|l| l.rsplit(',').next().unwrap()).collect::<Vec<_>>(), ["operations", "2", "3"]);
     assert!(folder.join("plot.svg").exists() && folder.join("timing.json").exists());
+}
+
+#[test]
+fn the_page_has_it_all_in_one_file() {
+    let records = records();
+    let all: Vec<&RunRecord> = records.iter().collect();
+    let page = reports::html(&all).unwrap();
+    assert_eq!(page, reports::html(&all).unwrap());
+    for words in [
+        "<h1>lowend/read-small</h1>",
+        "124,958",
+        "fitted",
+        "read-small: resources over time",
+        "data disk IOPS",
+        "<th>own work</th><th>CPU</th><th>network</th>",
+        "<tr><td>statement</td><td>168</td><td>9,000</td><td></td></tr>",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(!page.contains("<script") && !page.contains("<img") && !page.contains("href"), "it stands alone");
+    if let Some(path) = std::env::var_os("ORRERY_PAGE") {
+        std::fs::write(path, page).unwrap();
+    }
+}
+
+#[test]
+fn several_seeds_make_a_bar() {
+    let mut records = vec![records().remove(0), records().remove(0)];
+    let one = reports::html(&[&records[0]]).unwrap();
+    for comparison in &mut records[1].references {
+        comparison.ours = comparison.ours.map(|ours| ours * 1.5);
+    }
+    let both = reports::html(&[&records[0], &records[1]]).unwrap();
+    let dots = |page: &str| page.matches("<circle").count();
+    assert_eq!(dots(&one), dots(&both), "one dot for each published value");
+    assert!(both.contains("+28.") || both.contains("+21."), "the mean of both seeds");
 }

@@ -1,8 +1,8 @@
 //! Disks against what was published about them: rates, latencies, what writes do to reads, caps and credits.
 //!
 //! The figures are those of fio, of diskplorer's latency matrices and of the vendor's documents, as the profiles name
-//! them; all loads go through the reactor's own operations. `cargo test -p orrery-sim --test disks -- --nocapture` prints
-//! the matrices.
+//! them; all loads go through the reactor's own operations. `cargo test -p orrery-sim --test disks -- --nocapture`
+//! prints the matrices.
 
 #![allow(clippy::unwrap_used)]
 
