@@ -1,4 +1,4 @@
-//! Instructions that storage's hot paths take, counted by valgrind beside the figures recorded before.
+//! Instructions that the hot paths take, counted by valgrind beside the figures recorded before.
 //!
 //! A count does not depend on how busy the machine is: it says what a time would not on shared hardware. Drift is
 //! printed and fails nothing; a figure that cannot be had does, save where valgrind is not to be had at all.
@@ -7,13 +7,34 @@ use std::process::Command;
 
 use crate::{Failed, cargo, checkout};
 
-const RECORDED: &str = "engine/storage/benches/instructions.txt";
+const RECORDED: &str = "xtask/instructions.txt";
 
-/// What `hot_paths count` calls it, and what it is.
-const COUNTED: [(&str, &str); 3] = [
-    ("insert", "a new row into commit log and memtable"),
-    ("cached-read", "a read from the row cache"),
-    ("sstable-read", "a read of one SSTable, nothing cached"),
+/// A bench that knows `count WHAT TIMES`.
+struct Counter {
+    package: &'static str,
+    bench: &'static str,
+    /// What it calls a thing that it counts, and what that is.
+    counts: &'static [(&'static str, &'static str)],
+}
+
+const COUNTERS: [Counter; 2] = [
+    Counter {
+        package: "orrery-storage",
+        bench: "hot_paths",
+        counts: &[
+            ("insert", "a new row into commit log and memtable"),
+            ("cached-read", "a read from the row cache"),
+            ("sstable-read", "a read of one SSTable, nothing cached"),
+        ],
+    },
+    Counter {
+        package: "orrery-server",
+        bench: "prepared",
+        counts: &[
+            ("prepared-read", "a prepared SELECT of a cached row, frame to frame, without the network"),
+            ("prepared-write", "a prepared INSERT, frame to frame, without the network"),
+        ],
+    },
 ];
 
 /// The difference of two runs leaves out what is beside the thing itself.
@@ -25,7 +46,6 @@ pub fn run(record: bool) -> Result<(), Failed> {
         println!("instructions: valgrind is not here and cannot be installed (apt-get install valgrind): not counted");
         return Ok(());
     }
-    let hot_paths = build()?;
     let recorded = std::fs::read_to_string(checkout().join(RECORDED)).unwrap_or_default();
     let before = |name: &str| {
         let line = recorded.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -34,8 +54,13 @@ pub fn run(record: bool) -> Result<(), Failed> {
     let mut lines =
         String::from("# Instructions each, counted by `cargo xtask instructions record` (release, x86-64).\n");
     println!("{:<14} {:>9} {:>9} {:>8}", "instructions", "now", "recorded", "change");
-    for (name, what) in COUNTED {
-        let counts = TIMES.map(|times| count(&hot_paths, name, times));
+    let binaries = COUNTERS.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+    let counted = COUNTERS
+        .iter()
+        .zip(&binaries)
+        .flat_map(|(counter, binary)| counter.counts.iter().map(move |(name, what)| (binary, name, what)));
+    for (binary, name, what) in counted {
+        let counts = TIMES.map(|times| count(binary, name, times));
         let [few, many] = [counts[0].clone()?, counts[1].clone()?];
         let each = many.saturating_sub(few) / (TIMES[1] - TIMES[0]);
         let (then, change) = match before(name) {
@@ -65,29 +90,30 @@ fn has_valgrind() -> bool {
 }
 
 /// The path of the bench's binary.
-fn build() -> Result<String, Failed> {
+fn build(counter: &Counter) -> Result<String, Failed> {
     let mut command = cargo();
-    command.args(["build", "--release", "--package", "orrery-storage", "--bench", "hot_paths"]);
+    command.args(["build", "--release", "--package", counter.package, "--bench", counter.bench]);
     command.args(["--message-format", "json"]).stderr(std::process::Stdio::inherit());
-    let failed = |why: &str| Failed { line: format!("cargo build --bench hot_paths: {why}"), code: 1 };
+    let failed = |why: &str| Failed { line: format!("cargo build --bench {}: {why}", counter.bench), code: 1 };
     let output = command.output().map_err(|error| failed(&error.to_string()))?;
     if !output.status.success() {
         return Err(failed("it does not build"));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let path = text.lines().filter(|line| line.contains("hot_paths")).find_map(|line| {
+    let named = format!("\"name\":\"{}\"", counter.bench);
+    let path = text.lines().filter(|line| line.contains(&named)).find_map(|line| {
         let (_, rest) = line.split_once("\"executable\":\"")?;
         rest.split_once('"').map(|(path, _)| path.to_string())
     });
     path.ok_or_else(|| failed("no binary is named"))
 }
 
-fn count(hot_paths: &str, name: &str, times: u64) -> Result<u64, Failed> {
+fn count(binary: &str, name: &str, times: u64) -> Result<u64, Failed> {
     let times = times.to_string();
-    let line = format!("valgrind --tool=callgrind {hot_paths} count {name} {times}");
+    let line = format!("valgrind --tool=callgrind {binary} count {name} {times}");
     let failed = |why: &str| Failed { line: format!("{line}: {why}"), code: 1 };
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", hot_paths, "count", name, &times])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", binary, "count", name, &times])
         .output()
         .map_err(|error| failed(&error.to_string()))?;
     let text = String::from_utf8_lossy(&output.stderr);

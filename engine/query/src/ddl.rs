@@ -261,7 +261,7 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
     {
         def.dropped = describe::read_dropped(&dropped)?;
     }
-    let id = options::apply_to_table(&mut def.options, &properties)?;
+    let id = options::apply_to_new_table(&mut def.options, &properties)?;
     if def.is_counter() && def.options.default_time_to_live_s > 0 {
         return Err(invalid!("Cannot set default_time_to_live on a table with counters"));
     }

@@ -220,7 +220,7 @@ fn view(
     let mut def = builder.build();
     let mut properties = properties.clone();
     properties.entry("comment".to_string()).or_insert(PropertyValue::Text(String::new()));
-    let id = options::apply_to_table(&mut def.options, &properties)?;
+    let id = options::apply_to_new_table(&mut def.options, &properties)?;
     super::view::check_options(&def)?;
     if let Some(id) = id {
         def.id = id;

@@ -125,6 +125,18 @@ pub(super) fn resolve_data_centres(replication: &mut Replication, known: &[Strin
     }
 }
 
+/// As [`apply_to_table`], over what a table has that says nothing: LZ4, in chunks that one small read brings, as
+/// ScyllaDB's tables have them (`compression_parameters::DEFAULT_CHUNK_LENGTH`).
+pub(super) fn apply_to_new_table(
+    options: &mut TableOptions,
+    properties: &Properties,
+) -> Result<Option<TableId>, QueryError> {
+    let lz4 = [("class", "LZ4Compressor"), ("chunk_length_in_kb", "4")];
+    let lz4 = lz4.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    options.compression = storage::Compression::normal_options(lz4).map_err(QueryError::config)?;
+    apply_to_table(options, properties)
+}
+
 /// Sets the options; gives the `id` when there is one.
 pub(super) fn apply_to_table(
     options: &mut TableOptions,

@@ -60,7 +60,7 @@ pub(crate) fn table(create: &CreateView, base: &TableDef) -> Result<(TableDef, b
         }
     }
     let mut def = builder.build();
-    let id = options::apply_to_table(&mut def.options, &create.properties)?;
+    let id = options::apply_to_new_table(&mut def.options, &create.properties)?;
     check_options(&def)?;
     if let Some(id) = id {
         def.id = id;
