@@ -202,7 +202,11 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
     let columns = column_type::resolve_columns(&create.columns, keyspace, known)?;
     check_name("Table", &create.name.name)?;
     if create.partition_key.is_empty() {
-        return Err(invalid!("No PRIMARY KEY specified for table '{}' (exactly one required)", create.name.name));
+        // Cassandra's own spelling, which its users match.
+        return Err(invalid!("No PRIMARY KEY specifed for table '{}' (exactly one required)", create.name.name));
+    }
+    if create.has_several_keys {
+        return Err(invalid!("Multiple PRIMARY KEYs specifed for table '{}' (exactly one required)", create.name.name));
     }
     let mut seen = std::collections::BTreeSet::new();
     for column in &columns {
@@ -223,6 +227,11 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
             ty => column_type::check_key(name, ty).map(|()| column),
         }
     };
+    let key: Vec<&String> = create.partition_key.iter().chain(&create.clustering).collect();
+    if let Some((_, name)) = key.iter().enumerate().find(|(at, name)| key[..*at].contains(name)) {
+        return Err(invalid!("Duplicate column '{name}' in PRIMARY KEY clause for table '{}'", create.name.name));
+    }
+    check_clustering_order(create)?;
     let mut builder = TableDef::builder(keyspace, &create.name.name);
     for name in &create.partition_key {
         builder = builder.partition_key(name, key_column(name)?.ty.clone());
@@ -234,9 +243,6 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
             _ => return Err(invalid!("Missing CLUSTERING ORDER for column {name}")),
         };
         builder = builder.clustering_ordered(name, key_column(name)?.ty.clone(), descending);
-    }
-    if create.clustering_order.len() > create.clustering.len() {
-        return Err(invalid!("Only clustering key columns can be defined in CLUSTERING ORDER directive"));
     }
     for column in &columns {
         if create.partition_key.contains(&column.name) || create.clustering.contains(&column.name) {
@@ -269,6 +275,31 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
         def.id = id;
     }
     Ok((def, id.is_some()))
+}
+
+/// CLUSTERING ORDER names clustering columns in their order.
+fn check_clustering_order(create: &ast::CreateTable) -> Result<(), QueryError> {
+    let ordered: Vec<&String> = create.clustering_order.iter().map(|(name, _)| name).collect();
+    let strange: Vec<&str> =
+        ordered.iter().filter(|name| !create.clustering.contains(name)).map(|n| n.as_str()).collect();
+    if !strange.is_empty() {
+        return Err(invalid!(
+            "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",
+            strange.join(", ")
+        ));
+    }
+    for (at, name) in create.clustering.iter().enumerate() {
+        match ordered.get(at) {
+            Some(found) if *found != name && ordered.contains(&name) => {
+                return Err(invalid!(
+                    "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns \
+                     ({name} must appear before {found})"
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What `ddl` changes in `schema`, or `None` when it has nothing to do (`IF [NOT] EXISTS`).
@@ -426,6 +457,13 @@ mod tests {
         check("CREATE TABLE ks.t (k int, v int)", "No PRIMARY KEY");
         check("CREATE TABLE ks.t (k int PRIMARY KEY, k int)", "Duplicate");
         check("CREATE TABLE ks.t (k int, PRIMARY KEY (z))", "Unknown column 'z'");
+        check("CREATE TABLE ks.t (k int PRIMARY KEY, v int PRIMARY KEY)", "Multiple PRIMARY KEYs");
+        check("CREATE TABLE ks.t (k int, c int, PRIMARY KEY (k, c, c))", "Duplicate column 'c' in PRIMARY KEY");
+        let ordered = |order| format!("CREATE TABLE ks.t (k int, a int, b int, PRIMARY KEY (k, a, b)) WITH {order}");
+        check(&ordered("CLUSTERING ORDER BY (k DESC)"), "Only clustering key columns");
+        check(&ordered("CLUSTERING ORDER BY (b DESC, a ASC)"), "(a must appear before b)");
+        check(&ordered("default_time_to_live = -1"), "must be greater than or equal to 0");
+        check(&ordered("default_time_to_live = 630720001"), "must be less than or equal to 630720000");
         check("CREATE TABLE ks.t (k int PRIMARY KEY, s int static)", "Static columns are only useful");
         check("CREATE TABLE ks.t (k counter PRIMARY KEY)", "ounter");
         check("CREATE TABLE ks.t (k list<int> PRIMARY KEY)", "non-frozen collection");

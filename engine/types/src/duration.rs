@@ -54,8 +54,8 @@ impl CqlDuration {
             if let Some(last) = last_unit.filter(|last| *last >= unit) {
                 let (last_name, name) = (UNIT_NAMES[last], UNIT_NAMES[unit]);
                 return Err(marshal(match last == unit {
-                    true => format!("Invalid duration. The {name} are specified multiple times: '{text}'"),
-                    false => format!("Invalid duration. The {last_name} should be after {name}: '{text}'"),
+                    true => format!("Invalid duration. The {name} are specified multiple times"),
+                    false => format!("Invalid duration. The {last_name} should be after {name}"),
                 }));
             }
             last_unit = Some(unit);

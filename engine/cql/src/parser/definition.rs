@@ -190,11 +190,8 @@ impl Parser<'_> {
     }
 
     fn table_column(&mut self, table: &mut CreateTable) -> Result<(), ParseError> {
-        let multiple = |parser: &Self| parser.error("Multiple PRIMARY KEYs specified (exactly one required)");
         if self.take_keywords(&["PRIMARY", "KEY"])? {
-            if !table.partition_key.is_empty() {
-                return Err(multiple(self));
-            }
+            table.has_several_keys |= !table.partition_key.is_empty();
             self.expect_symbol("(")?;
             table.partition_key = self.one_or_parenthesised(Self::identifier)?;
             while self.take_symbol(",") {
@@ -204,9 +201,7 @@ impl Parser<'_> {
         }
         let column = self.column_definition()?;
         if self.take_keywords(&["PRIMARY", "KEY"])? {
-            if !table.partition_key.is_empty() {
-                return Err(multiple(self));
-            }
+            table.has_several_keys |= !table.partition_key.is_empty();
             table.partition_key = vec![column.name.clone()];
         }
         table.columns.push(column);
@@ -416,7 +411,6 @@ mod tests {
             "CREATE KEYSPACE k WITH a = 1 AND a = 2",
             "CREATE TABLE t",
             "CREATE TABLE t ()",
-            "CREATE TABLE t (a int PRIMARY KEY, b int PRIMARY KEY)",
             "CREATE TABLE t (a int, PRIMARY KEY ())",
             "CREATE TABLE t (a int PRIMARY KEY) WITH CLUSTERING ORDER BY (a)",
             "CREATE TABLE select (a int PRIMARY KEY)",

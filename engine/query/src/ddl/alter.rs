@@ -55,8 +55,28 @@ pub(super) fn alter(known: &TableDef, change: &TableChange, now_us: i64) -> Resu
         }
         TableChange::AlterType { .. } => return Err(invalid!("Altering column types is no longer supported")),
     }
-    column_type::check_counters(&def)?;
+    check_added_counters(&def)?;
     Ok(def)
+}
+
+/// Counters keep to tables of counters, which the table was or was not before.
+fn check_added_counters(def: &TableDef) -> Result<(), QueryError> {
+    if column_type::check_counters(def).is_ok() {
+        return Ok(());
+    }
+    let refuse = |what, name: &str, of| {
+        QueryError::config(format!(
+            "{}.{}: Cannot have a {what} column (\"{name}\") in a {of} table",
+            def.keyspace, def.name
+        ))
+    };
+    let mut values = def.statics.iter().chain(&def.regulars);
+    let first_is_counter = values.clone().next().is_some_and(|column| column.ty.is_counter());
+    match values.find(|column| column.ty.is_counter() != first_is_counter) {
+        Some(other) if first_is_counter => Err(refuse("non counter", &other.name, "counter")),
+        Some(other) => Err(refuse("counter", &other.name, "non counter")),
+        None => Ok(()),
+    }
 }
 
 /// A column of a name that was dropped must be as the dropped one was: its rows may still be in SSTables.

@@ -130,11 +130,9 @@ pub(super) fn check_key(name: &str, ty: &CqlType) -> Result<(), QueryError> {
     match ty {
         CqlType::Counter => Err(invalid!("counter type is not supported for PRIMARY KEY column '{name}'")),
         CqlType::Duration => Err(invalid!("duration type is not supported for PRIMARY KEY column '{name}'")),
-        CqlType::Udt(_) => {
-            Err(invalid!("Invalid non-frozen user-defined type {ty} for PRIMARY KEY component '{name}'"))
-        }
+        CqlType::Udt(_) => Err(invalid!("Invalid non-frozen user-defined type {ty} for PRIMARY KEY column '{name}'")),
         ty if ty.is_multi_cell() => {
-            Err(invalid!("Invalid non-frozen collection type {ty} for PRIMARY KEY component '{name}'"))
+            Err(invalid!("Invalid non-frozen collection type {ty} for PRIMARY KEY column '{name}'"))
         }
         ty if !ty.is_comparable() => {
             Err(invalid!("duration type is not supported for PRIMARY KEY column '{name}': {ty} has one inside"))

@@ -29,7 +29,7 @@ pub(crate) fn index(create: &CreateIndex, name: &str, base: &TableDef) -> Result
         return Err(invalid!("Secondary indexes are not supported on materialized views"));
     }
     if base.is_counter() {
-        return Err(invalid!("Secondary indexes are not supported on counter tables"));
+        return Err(invalid!("Secondary indexes on counter tables aren't supported"));
     }
     if create.compact_storage {
         return Err(invalid!("Cannot use 'COMPACT STORAGE' when defining a materialized view"));

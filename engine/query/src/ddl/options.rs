@@ -41,6 +41,22 @@ fn number<T: std::str::FromStr>(name: &str, value: &PropertyValue) -> Result<T, 
     text.parse().map_err(|_| QueryError::syntax(format!("Invalid value {text} for '{name}': not a number in range")))
 }
 
+/// Twenty years: the longest time to live, as Cassandra's `Attributes.MAX_TTL`.
+const TTL_MAX_S: u32 = 20 * 365 * 24 * 60 * 60;
+
+fn at_least_zero(name: &str, value: &PropertyValue, max: u32) -> Result<u32, QueryError> {
+    let text = text(name, value)?;
+    let refuse = || QueryError::syntax(format!("Invalid integer value {text} for '{name}'"));
+    let number: i32 = text.parse().map_err(|_| refuse())?;
+    match u32::try_from(number) {
+        Err(_) => Err(QueryError::config(format!("{name} must be greater than or equal to 0 (got {number})"))),
+        Ok(number) if number > max => {
+            Err(QueryError::config(format!("{name} must be less than or equal to {max} (got {number})")))
+        }
+        Ok(number) => Ok(number),
+    }
+}
+
 pub(super) fn apply_to_keyspace(def: &mut KeyspaceDef, properties: &Properties) -> Result<(), QueryError> {
     for (name, value) in properties {
         match name.as_str() {
@@ -146,8 +162,8 @@ pub(super) fn apply_to_table(
     for (name, value) in properties {
         match name.as_str() {
             "comment" => options.comment = text(name, value)?.to_string(),
-            "default_time_to_live" => options.default_time_to_live_s = number(name, value)?,
-            "gc_grace_seconds" => options.gc_grace_seconds = number(name, value)?,
+            "default_time_to_live" => options.default_time_to_live_s = at_least_zero(name, value, TTL_MAX_S)?,
+            "gc_grace_seconds" => options.gc_grace_seconds = at_least_zero(name, value, i32::MAX as u32)?,
             "bloom_filter_fp_chance" => {
                 let chance: f64 = number(name, value)?;
                 // The least chance that Cassandra's table of bits per key reaches.

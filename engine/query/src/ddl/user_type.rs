@@ -47,7 +47,7 @@ pub(super) fn definition(
     let mut fields: Vec<(String, CqlType)> = Vec::with_capacity(create.fields.len());
     for (name, ty) in &create.fields {
         if fields.iter().any(|(other, _)| other == name) {
-            return Err(invalid!("Duplicate field name {name} in type {}", create.name.name));
+            return Err(invalid!("Duplicate field name '{name}' in type '{}'", create.name.name));
         }
         fields.push((name.clone(), field_type(ty, keyspace, known)?));
     }
@@ -72,7 +72,7 @@ pub(super) fn decide(ddl: &TypeDdl, schema: &Schema) -> Result<Option<Decision>,
             let Some(def) = schema.keyspace(keyspace) else { return Err(no_keyspace(keyspace)) };
             let name = &create.name.name;
             if def.types.contains_key(name) {
-                let exists = || invalid!("A user type with name '{keyspace}.{name}' already exists");
+                let exists = || invalid!("A user type with name '{name}' already exists");
                 return if create.if_not_exists { Ok(None) } else { Err(exists()) };
             }
             let udt = definition(create, keyspace, &def.types)?;
@@ -179,7 +179,7 @@ fn alter(known: &UserType, change: &TypeChange, types: &UserTypesByName) -> Resu
                     if *if_exists {
                         continue;
                     }
-                    return Err(invalid!("Unknown field {from} in user type {type_name}"));
+                    return Err(invalid!("Unkown field {from} in user type {type_name}"));
                 };
                 if udt.field_index(to).is_some() {
                     return Err(invalid!("Duplicate field name {to} in type {type_name}"));

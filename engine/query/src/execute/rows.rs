@@ -177,7 +177,9 @@ pub(super) struct Collector<'a> {
     page_left: u64,
     pub remaining: u64,
     per_partition: u64,
-    pub remaining_in_partition: u64,
+    remaining_in_partition: u64,
+    /// What the partition of `position` may still give, once a row of the next one has been looked at, too.
+    pub remaining_at_position: u64,
     current: Option<storage::Bytes>,
     /// The last row looked at.
     pub position: Option<ScanPosition>,
@@ -222,6 +224,7 @@ impl<'a> Collector<'a> {
             remaining: if select.grouping == Grouping::All { u64::MAX } else { limits.total },
             per_partition,
             remaining_in_partition,
+            remaining_at_position: remaining_in_partition,
             position,
             select,
             values,
@@ -340,6 +343,7 @@ impl<'a> Collector<'a> {
         }
         let clustering = view.row.filter(|_| !view.table.clustering.is_empty()).map(|row| row.clustering.clone());
         self.position = Some(ScanPosition { key: view.partition.key.clone(), clustering });
+        self.remaining_at_position = self.remaining_in_partition;
         Ok(Flow::More)
     }
 

@@ -82,7 +82,7 @@ impl Node {
                 Page {
                     position: position.clone(),
                     remaining: collector.remaining,
-                    remaining_in_partition: collector.remaining_in_partition,
+                    remaining_in_partition: collector.remaining_at_position,
                 }
                 .encode(),
             ),
@@ -115,6 +115,9 @@ impl Node {
     ) -> Result<Flow, QueryError> {
         let table = &select.table;
         let all = select.slices.slices(table, execution.values, context)?;
+        if all.is_empty() {
+            return Ok(Flow::Done);
+        }
         let resume = collector.position.clone();
         if select.is_ordered && keys.len() > 1 {
             let timeout = self.select_timeout(select, &execution, context)?;
@@ -215,6 +218,9 @@ impl Node {
         }
         let table = &select.table;
         let slices = select.slices.slices(table, execution.values, context)?;
+        if slices.is_empty() {
+            return Ok(Flow::Done);
+        }
         let slices = if select.slices.is_all() { Vec::new() } else { slices };
         let timeout = self.select_timeout(select, &execution, context)?;
         let resume = collector.position.clone().map(|position| (Token::of_key(&position.key), position));
@@ -225,7 +231,8 @@ impl Node {
                     continue;
                 }
                 if *token > range.0 || range.0.0 == i64::MIN {
-                    after = Some((position.key.clone(), position.clustering.clone()));
+                    let clustering = position.clustering.clone().filter(|_| collector.wants_more_of_partition());
+                    after = Some((position.key.clone(), clustering));
                 }
             }
             loop {

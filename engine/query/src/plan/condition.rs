@@ -77,6 +77,11 @@ impl Conditions {
         Ok(Some(Conditions { wanted: Wanted::Columns(filters), answer }))
     }
 
+    /// Whether a row that is named with its clustering makes sense of them.
+    pub fn may_be_of_a_row(&self) -> bool {
+        !matches!(self.wanted, Wanted::Columns(_)) || self.is_about_rows()
+    }
+
     /// Whether a row other than the static one has to be there for them.
     pub fn is_about_rows(&self) -> bool {
         match &self.wanted {
@@ -92,9 +97,18 @@ fn filter(table: &TableDef, condition: &ast::ColumnCondition, markers: &mut Mark
         return Err(invalid!("PRIMARY KEY column '{}' cannot have IF conditions", def.name));
     }
     if def.ty == CqlType::Duration
-        && matches!(condition.test, ConditionTest::Compare(operator, _) if is_slice(operator))
+        && matches!(condition.test, ConditionTest::Compare(operator, _) if operator.is_slice())
     {
         return Err(invalid!("Slice conditions ( {} ) are not supported on durations", operator_of(&condition.test)));
+    }
+    if condition.element.is_some() {
+        match def.ty.unfrozen() {
+            CqlType::Set(_) => return Err(invalid!("Invalid element access syntax for set column {}", def.name)),
+            ty if !ty.is_collection() => {
+                return Err(invalid!("Invalid element access syntax for non-collection column {}", def.name));
+            }
+            _ => {}
+        }
     }
     let (element, ty, name) = Filter::subject(&def, condition.element.as_ref(), markers)?;
     let test = match &condition.test {
@@ -106,10 +120,6 @@ fn filter(table: &TableDef, condition: &ast::ColumnCondition, markers: &mut Mark
         ConditionTest::Contains { key, value } => return Filter::contains(def, *key, value, markers),
     };
     Ok(Filter { column: def, element, test })
-}
-
-fn is_slice(operator: ast::Operator) -> bool {
-    !matches!(operator, ast::Operator::Equal | ast::Operator::NotEqual)
 }
 
 fn operator_of(test: &ConditionTest) -> String {

@@ -123,7 +123,7 @@ impl Filter {
         let (key_type, key_name, value_type) = match column.ty.unfrozen() {
             CqlType::Map(key, value) => ((**key).clone(), format!("key({name})"), (**value).clone()),
             CqlType::List(element) => (CqlType::Int, format!("idx({name})"), (**element).clone()),
-            other => return Err(invalid!("Column {name} of type {other} cannot be subscripted: it is no map or list")),
+            _ => return Err(invalid!("Column {name} cannot be used as a map")),
         };
         let key = Source::resolve(key, &key_type, &key_name, markers)?;
         Ok((Some(key), value_type, format!("value({name})")))

@@ -26,7 +26,7 @@ pub(crate) use condition::{Answer, Conditions, Wanted};
 pub(crate) use filter::{BoundFilter, Filter, Nulls};
 pub(crate) use functions::{Function, UserAggregate};
 pub(crate) use index::{IndexSearch, Sought};
-pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind};
+pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind, check_batch};
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
 pub(crate) use select::{Grouping, Select};
 pub(crate) use selection::{Aggregate, Expression, Part};
@@ -192,9 +192,9 @@ fn plan_batch(
         if batch.using.timestamp.is_some() && modify.timestamp.is_some() {
             return Err(invalid!("Timestamp must be set either on BATCH or individual statements"));
         }
-        modify.check_batch(batch.kind)?;
         statements.push(modify);
     }
+    check_batch(batch.kind, statements.iter(), batch.using.timestamp.is_some())?;
     let timestamp = batch.using.timestamp.as_ref();
     let timestamp =
         timestamp.map(|term| Source::resolve(term, &CqlType::BigInt, "[timestamp]", markers)).transpose()?;

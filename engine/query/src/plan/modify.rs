@@ -6,7 +6,7 @@ use cql::ast::{self, DeleteTarget, Operator, Relation, Term};
 use cql::request::BatchKind;
 use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 
-use super::restrictions::{analyse, column};
+use super::restrictions::{analyse, column, out_of_order};
 use super::{Change, Conditions, JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
 use crate::error::{QueryError, invalid};
 
@@ -15,6 +15,16 @@ pub(crate) enum ModifyKind {
     Insert,
     Update,
     Delete,
+}
+
+impl ModifyKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            ModifyKind::Insert => "INSERT",
+            ModifyKind::Update => "UPDATE",
+            ModifyKind::Delete => "DELETE",
+        }
+    }
 }
 
 /// What part of a partition the statement is about.
@@ -57,18 +67,25 @@ impl Modify {
     pub fn needs_current(&self) -> bool {
         self.cells.iter().chain(&self.statics).any(|(_, change)| change.needs_current())
     }
+}
 
-    /// Whether a batch of this kind may have it.
-    pub fn check_batch(&self, kind: BatchKind) -> Result<(), QueryError> {
-        match (kind, self.table.is_counter()) {
-            (BatchKind::Counter, false) => Err(invalid!("Cannot include non-counter statement in a counter batch")),
-            (BatchKind::Logged, true) => Err(invalid!("Cannot include a counter statement in a logged batch")),
-            // Scylla and Cassandra refuse it too: the outcome of a counter update that failed is unknown.
-            (BatchKind::Unlogged, true) => {
-                Err(invalid!("Counter and non-counter mutations cannot exist in the same batch"))
-            }
-            _ => Ok(()),
+/// Whether a batch of this kind may have these statements.
+pub(crate) fn check_batch<'a>(
+    kind: BatchKind,
+    statements: impl Iterator<Item = &'a Modify> + Clone,
+    has_timestamp: bool,
+) -> Result<(), QueryError> {
+    let counts = statements.clone().any(|modify| modify.table.is_counter());
+    let sets = statements.clone().any(|modify| !modify.table.is_counter());
+    match kind {
+        BatchKind::Counter if has_timestamp => Err(invalid!("Cannot provide custom timestamp for counter BATCH")),
+        _ if has_timestamp && counts => {
+            Err(invalid!("Cannot provide custom timestamp for a BATCH containing counters"))
         }
+        BatchKind::Counter if sets => Err(invalid!("Cannot include non-counter statement in a counter batch")),
+        _ if counts && sets => Err(invalid!("Counter and non-counter mutations cannot exist in the same batch")),
+        BatchKind::Logged if counts => Err(invalid!("Cannot include a counter statement in a logged batch")),
+        _ => Ok(()),
     }
 }
 
@@ -121,14 +138,14 @@ pub(super) fn insert(table: Arc<TableDef>, insert: &ast::Insert, markers: &mut M
     }
     let attributes = using(&insert.using, markers)?;
     let mut modify = base(table, ModifyKind::Insert, &relations, markers)?;
-    modify.take_attributes(attributes);
+    modify.take_attributes(attributes)?;
     for (name, value) in assigned {
         let def = assignable(&modify, name)?;
         let change = Change::set(&def, Source::resolve(value, &def.ty, name, markers)?)?;
         assign(&mut modify, &def, change)?;
     }
     let condition = insert.if_not_exists.then(|| Conditions::exists(&modify.table, false));
-    settle_target(modify)?.with_condition(condition)
+    settle_target(modify, None)?.with_condition(condition)
 }
 
 /// `INSERT .. JSON`: every column of the table gets its member of the object.
@@ -175,28 +192,25 @@ pub(super) fn update(table: Arc<TableDef>, update: &ast::Update, markers: &mut M
     // Markers are resolved in the order of the text, which clients rely on only through their positions.
     let attributes = using(&update.using, markers)?;
     let mut modify = base(table, ModifyKind::Update, &update.filter, markers)?;
-    modify.take_attributes(attributes);
-    if modify.table.is_counter() && modify.timestamp.is_some() {
-        return Err(invalid!("Cannot provide custom timestamp for counter updates"));
-    }
-    if modify.table.is_counter() && modify.ttl.is_some() {
-        return Err(invalid!("Cannot provide custom TTL for counter updates"));
-    }
+    modify.take_attributes(attributes)?;
     for assignment in &update.assignments {
         let def = assignable(&modify, &assignment.column)?;
         let change = Change::resolve(&def, &assignment.operation, markers)?;
         assign(&mut modify, &def, change)?;
     }
     let condition = Conditions::resolve(&modify.table, &update.condition, markers)?;
-    settle_target(modify)?.with_condition(condition)
+    settle_target(modify, condition.as_ref())?.with_condition(condition)
 }
 
 pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut Markers) -> Result<Modify, QueryError> {
     let attributes = ast::Using { timestamp: delete.timestamp.clone(), ttl: None, timeout: delete.timeout.clone() };
     let attributes = using(&attributes, markers)?;
     let mut modify = base(table, ModifyKind::Delete, &delete.filter, markers)?;
-    modify.take_attributes(attributes);
-    for target in &delete.targets {
+    modify.take_attributes(attributes)?;
+    for (at, target) in delete.targets.iter().enumerate() {
+        if delete.targets[..at].contains(target) {
+            continue;
+        }
         let (DeleteTarget::Column(name)
         | DeleteTarget::Element { column: name, .. }
         | DeleteTarget::Field { column: name, .. }) = target;
@@ -211,7 +225,7 @@ pub(super) fn delete(table: Arc<TableDef>, delete: &ast::Delete, markers: &mut M
     if delete.targets.is_empty() {
         return modify.with_condition(condition);
     }
-    settle_target(modify)?.with_condition(condition)
+    settle_target(modify, condition.as_ref())?.with_condition(condition)
 }
 
 impl Modify {
@@ -234,14 +248,15 @@ impl Modify {
         if self.timestamp.is_some() {
             return Err(invalid!("Cannot provide custom timestamp for conditional updates"));
         }
+        let done = if self.kind == ModifyKind::Delete { "deletions" } else { "updates" };
         if self.key.has_in() {
-            return Err(invalid!("IN on the partition key is not supported with conditional updates"));
+            return Err(invalid!("IN on the partition key is not supported with conditional {done}"));
         }
         let names = || self.table.clustering.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
         let only_static = self.cells.is_empty() && !self.statics.is_empty();
         match &self.target {
             ClusteringTarget::Rows(slices) if slices.has_in() => {
-                return Err(invalid!("IN on the clustering key columns is not supported with conditional updates"));
+                return Err(invalid!("IN on the clustering key columns is not supported with conditional {done}"));
             }
             ClusteringTarget::Rows(_) => {}
             ClusteringTarget::Partition if self.table.clustering.is_empty() => {}
@@ -259,8 +274,15 @@ impl Modify {
         Ok(self)
     }
 
-    fn take_attributes(&mut self, attributes: Attributes) {
+    fn take_attributes(&mut self, attributes: Attributes) -> Result<(), QueryError> {
+        if self.table.is_counter() && attributes.timestamp.is_some() {
+            return Err(invalid!("Cannot provide custom timestamp for counter updates"));
+        }
+        if self.table.is_counter() && attributes.ttl.is_some() {
+            return Err(invalid!("Cannot provide custom TTL for counter updates"));
+        }
         (self.timestamp, self.ttl, self.timeout) = (attributes.timestamp, attributes.ttl, attributes.timeout);
+        Ok(())
     }
 }
 
@@ -271,7 +293,24 @@ fn base(
     relations: &[Relation],
     markers: &mut Markers,
 ) -> Result<Modify, QueryError> {
+    let statement = kind.name();
+    for relation in relations {
+        match relation {
+            Relation::Token { .. } => {
+                return Err(invalid!("The token function cannot be used in WHERE clauses for {statement} statements"));
+            }
+            Relation::Contains { key, .. } => {
+                return Err(invalid!("Cannot use {statement} with CONTAINS{}", if *key { " KEY" } else { "" }));
+            }
+            _ => {}
+        }
+    }
     let restrictions = analyse(&table, relations, markers)?;
+    if kind == ModifyKind::Update && restrictions.slices.has_range() {
+        return Err(invalid!(
+            "Slice restrictions are not supported on the clustering columns in {statement} statements"
+        ));
+    }
     if let Some(tuple) = restrictions.tuples.first() {
         let name = &table.clustering[tuple.first].name;
         return Err(invalid!("PRIMARY KEY column \"{name}\" cannot be restricted by these relations together"));
@@ -284,12 +323,16 @@ fn base(
             return Err(invalid!("{name} cannot be restricted by more than one relation if it includes an Equal"));
         }
         return Err(match filter.column.kind {
-            ColumnKind::Clustering(_) => {
-                invalid!("PRIMARY KEY column \"{name}\" cannot be restricted as preceding column is not restricted")
-            }
-            ColumnKind::PartitionKey(_) => {
-                invalid!("Some partition key parts are missing: {}", missing(&table, relations))
-            }
+            ColumnKind::Clustering(_) => out_of_order(&table, relations).unwrap_or_else(|| {
+                invalid!("PRIMARY KEY column \"{name}\" cannot be restricted by these relations together")
+            }),
+            ColumnKind::PartitionKey(_) => match missing(&table, relations) {
+                names if names.is_empty() => invalid!(
+                    "Only EQ and IN relation are supported on the partition key (unless you use the token() function) \
+                     for {statement} statements"
+                ),
+                names => invalid!("Some partition key parts are missing: {names}"),
+            },
             _ => invalid!("Non PRIMARY KEY columns found in where clause: {name}"),
         });
     }
@@ -338,7 +381,7 @@ fn assign(modify: &mut Modify, def: &ColumnDef, change: Change) -> Result<(), Qu
     let index = index.ok_or_else(|| invalid!("Undefined column name {name}"))? as u16;
     let mut others = list.iter().filter(|(other, _)| *other == index);
     if others.any(|(_, other)| change.is_whole() || other.is_whole()) {
-        return Err(invalid!("Multiple incompatible setting of column {name}"));
+        return Err(QueryError::syntax(format!("Multiple incompatible setting of column {name}")));
     }
     list.push((index, change));
     list.sort_by_key(|(index, _)| *index);
@@ -346,14 +389,19 @@ fn assign(modify: &mut Modify, def: &ColumnDef, change: Change) -> Result<(), Qu
 }
 
 /// Rows that get values need a whole clustering; static values alone need none.
-fn settle_target(modify: Modify) -> Result<Modify, QueryError> {
+fn settle_target(modify: Modify, condition: Option<&Conditions>) -> Result<Modify, QueryError> {
     let table = &modify.table;
     let only_static = modify.cells.is_empty() && !modify.statics.is_empty();
+    let may_name_rows = modify.kind == ModifyKind::Insert || condition.is_some_and(Conditions::may_be_of_a_row);
     match &modify.target {
         ClusteringTarget::Partition if table.clustering.is_empty() || only_static => Ok(modify),
-        ClusteringTarget::Rows(_) => Ok(modify),
-        ClusteringTarget::Range(_) if only_static => {
-            Err(invalid!("Invalid restrictions on clustering columns since the statement modifies only static columns"))
+        ClusteringTarget::Rows(_) if !only_static || may_name_rows => Ok(modify),
+        _ if only_static => Err(invalid!(
+            "Invalid restrictions on clustering columns since the {} statement modifies only static columns",
+            modify.kind.name()
+        )),
+        _ if modify.kind == ModifyKind::Delete => {
+            Err(invalid!("Range deletions are not supported for specific columns"))
         }
         _ => {
             let names: Vec<&str> = table.clustering.iter().map(|column| column.name.as_str()).collect();

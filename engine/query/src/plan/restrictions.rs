@@ -8,7 +8,7 @@ use types::{ColumnDef, ColumnKind, CqlType, TableDef, Token, serialize_partition
 
 use super::filter::{Filter, InList, Test};
 use super::tuple::{TupleFilter, TupleSource, TupleTest};
-use super::{Context, Markers, Source, Values};
+use super::{Bound, Context, Markers, Source, Values};
 use crate::error::{QueryError, invalid};
 
 /// The values that one key column may have.
@@ -86,6 +86,7 @@ impl KeyPlan {
         }
         let mut keys = Vec::new();
         for combination in combinations("partition", &choices)? {
+            check_components(&combination)?;
             let key = serialize_partition_key(&combination);
             self.check(&key)?;
             keys.push(key);
@@ -107,6 +108,15 @@ impl KeyPlan {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether a key can be made of them: a component of a key of several has 16 bits for its length.
+pub(crate) fn check_components(components: &[&[u8]]) -> Result<(), QueryError> {
+    const LEN_MAX: usize = u16::MAX as usize;
+    match components.iter().map(|component| component.len()).sum::<usize>() {
+        len if len > LEN_MAX => Err(invalid!("Key length of {len} is longer than maximum of {LEN_MAX}")),
+        _ => Ok(()),
     }
 }
 
@@ -159,7 +169,11 @@ impl TokenSource {
     fn bind(&self, values: &Values<'_>, context: &Context) -> Result<i64, QueryError> {
         match self {
             TokenSource::Value(source) => {
-                let bytes = source.bind(values, context)?.required("token")?;
+                let bytes = match source.bind(values, context)? {
+                    Bound::Bytes(bytes) => bytes,
+                    Bound::Null => return Err(invalid!("Invalid null token value")),
+                    Bound::Unset => return Err(invalid!("Invalid unset token value")),
+                };
                 let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|_| invalid!("a token is a bigint"))?;
                 Ok(i64::from_be_bytes(bytes))
             }
@@ -217,8 +231,8 @@ struct RangeEnd {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlicePlan {
     prefix: Vec<OneOf>,
-    /// `(a, b) IN (..)` in place of the rest of the prefix.
-    tuples: Option<TupleTest>,
+    /// `(a, b) IN (..)` behind the prefix, and of how many columns it is.
+    tuples: Option<(TupleTest, usize)>,
     lower: Option<RangeEnd>,
     upper: Option<RangeEnd>,
 }
@@ -239,6 +253,10 @@ impl SlicePlan {
             OneOf::Equal(source) => Some(source),
             OneOf::In(_) => None,
         }
+    }
+
+    pub fn has_range(&self) -> bool {
+        self.lower.is_some() || self.upper.is_some()
     }
 
     /// Whether nothing but the first clustering column is restricted.
@@ -264,7 +282,7 @@ impl SlicePlan {
             choices.push(one.bind(&column.name, values, context)?);
         }
         let rest = &table.clustering[self.prefix.len().min(table.clustering.len())..];
-        let tuples = self.tuples.as_ref().map(|tuples| tuples.bind(rest, values, context)).transpose()?;
+        let tuples = self.tuples.as_ref().map(|(tuples, _)| tuples.bind(rest, values, context)).transpose()?;
         let bind_end = |end: &Option<RangeEnd>| -> Result<Option<(Vec<Vec<u8>>, bool)>, QueryError> {
             let Some(end) = end else { return Ok(None) };
             Ok(Some((end.values.bind(rest, values, context)?, end.inclusive)))
@@ -300,10 +318,8 @@ impl SlicePlan {
 
     /// Whether it names whole rows one by one: a full clustering without a range.
     pub fn is_rows(&self, table: &TableDef) -> bool {
-        self.tuples.is_none()
-            && self.lower.is_none()
-            && self.upper.is_none()
-            && self.prefix.len() == table.clustering.len()
+        let columns = self.prefix.len() + self.tuples.as_ref().map_or(0, |(_, columns)| *columns);
+        !self.has_range() && columns == table.clustering.len()
     }
 }
 
@@ -325,6 +341,9 @@ struct Analysis<'a> {
     /// Ends of ranges with the position of their first clustering column.
     lower: Option<(usize, RangeEnd)>,
     upper: Option<(usize, RangeEnd)>,
+    /// Whether a tuple is one of the ends.
+    tuple_lower: bool,
+    tuple_upper: bool,
     token_lower: Option<(TokenSource, bool)>,
     token_upper: Option<(TokenSource, bool)>,
     filters: Vec<Filter>,
@@ -350,6 +369,8 @@ pub(crate) fn analyse(
         tuples: None,
         lower: None,
         upper: None,
+        tuple_lower: false,
+        tuple_upper: false,
         token_lower: None,
         token_upper: None,
         filters: Vec::new(),
@@ -371,7 +392,7 @@ impl Analysis<'_> {
             }
             Relation::Column { column: name, operator, value } => {
                 let def = column(self.table, name)?.clone();
-                check_multi_cell(&def, &format!("'{operator}'"))?;
+                check_multi_cell(&def, &operator.to_string())?;
                 let source = Source::resolve(value, &def.ty, name, markers)?;
                 if matches!(source, Source::Constant(None)) && def.is_primary_key() {
                     return Err(invalid!("Invalid null value in condition for column {name}"));
@@ -459,6 +480,14 @@ impl Analysis<'_> {
     ) -> Result<(), QueryError> {
         let (first, defs) = self.clustering_run(columns)?;
         let values = TupleSource::resolve(value, &defs, markers)?;
+        if operator.is_slice() {
+            let bound = if operator.is_upper() { &mut self.tuple_upper } else { &mut self.tuple_lower };
+            if std::mem::replace(bound, true) {
+                // Two ranges of tuples are not one slice.
+                let end = if operator.is_upper() { "end" } else { "start" };
+                return Err(invalid!("More than one restriction was found for the {end} bound on {}", columns[0]));
+            }
+        }
         match (operator, values) {
             (Operator::NotEqual, _) => {
                 return Err(invalid!("Unsupported \"!=\" relation: ({}) != {value}", columns.join(", ")));
@@ -546,14 +575,16 @@ impl Analysis<'_> {
     ) -> Result<(), QueryError> {
         let names = self.table.partition_key.iter().map(|column| &column.name);
         if !names.clone().eq(columns) {
-            for name in columns {
+            for (at, name) in columns.iter().enumerate() {
                 column(self.table, name)?;
+                if columns[..at].contains(name) {
+                    return Err(invalid!("The token() function contains duplicate partition key components"));
+                }
             }
-            if columns.len() != self.table.partition_key.len() {
+            let is_key = |name: &String| names.clone().any(|key| key == name);
+            if columns.len() != self.table.partition_key.len() || !columns.iter().all(is_key) {
                 return Err(invalid!(
-                    "Invalid number of arguments in call to function token: {} required but {} provided",
-                    self.table.partition_key.len(),
-                    columns.len()
+                    "The token() function must be applied to all partition key components or none of them"
                 ));
             }
             return Err(invalid!(
@@ -584,7 +615,8 @@ impl Analysis<'_> {
             value => TokenSource::Value(Source::resolve(value, &CqlType::BigInt, "partition key token", markers)?),
         };
         let inclusive = matches!(operator, Operator::LessOrEqual | Operator::GreaterOrEqual | Operator::Equal);
-        let twice = |what| invalid!("More than one restriction was found for the {what} bound on token");
+        let twice =
+            |what| invalid!("More than one restriction was found for the {what} bound on {}", columns.join(", "));
         if matches!(operator, Operator::Less | Operator::LessOrEqual | Operator::Equal)
             && self.token_upper.replace((source.clone(), inclusive)).is_some()
         {
@@ -638,7 +670,7 @@ impl Analysis<'_> {
         }
         if let Some((first, columns, test)) = self.tuples.take() {
             if first == at {
-                plan.tuples = Some(test);
+                plan.tuples = Some((test, columns));
             } else {
                 self.is_slow |= first > at;
                 self.tuple_filters.push(TupleFilter { first, columns, test });
@@ -680,11 +712,57 @@ fn first_or_filter(place: &mut Option<OneOf>, filters: &mut Vec<Filter>, def: Co
 /// Collections of several cells have no order and no equality that a row could be found by.
 fn check_multi_cell(def: &ColumnDef, relation: &str) -> Result<(), QueryError> {
     match def.ty.is_multi_cell() {
-        true => {
-            Err(invalid!("Collection column '{}' ({}) cannot be restricted by a {relation} relation", def.name, def.ty))
+        true if matches!(def.ty, CqlType::Udt(_)) => {
+            Err(invalid!("Non-frozen UDT column '{}' ({}) cannot be restricted by any relation", def.name, def.ty))
         }
+        true => Err(invalid!(
+            "Collection column '{}' ({}) cannot be restricted by a '{relation}' relation",
+            def.name,
+            def.ty
+        )),
         false => Ok(()),
     }
+}
+
+/// What is wrong with restrictions of clustering columns that are no prefix of them, or go on behind a range; `None`
+/// when they are not.
+pub(crate) fn out_of_order(table: &TableDef, relations: &[Relation]) -> Option<QueryError> {
+    /// Whether the column is restricted by `=` or IN, by the relation of this position.
+    fn restricted<'r>(name: &str, relations: &'r [Relation]) -> Option<(bool, &'r Relation)> {
+        relations.iter().find_map(|relation| match relation {
+            Relation::Column { column, operator, .. } if column == name => {
+                Some((*operator == Operator::Equal, relation))
+            }
+            Relation::In { column, negated, .. } if column == name => Some((!negated, relation)),
+            Relation::Tuple { columns, operator, .. } if columns.iter().any(|column| column == name) => {
+                Some((*operator == Operator::Equal, relation))
+            }
+            Relation::TupleIn { columns, .. } if columns.iter().any(|column| column == name) => Some((true, relation)),
+            _ => None,
+        })
+    }
+    let mut before: Option<(&str, Option<&Relation>)> = None;
+    for ColumnDef { name, .. } in &table.clustering {
+        match (restricted(name, relations), before) {
+            (None, _) => {
+                before.get_or_insert((name, None));
+            }
+            (Some(_), Some((gap, None))) => {
+                return Some(invalid!(
+                    "PRIMARY KEY column \"{name}\" cannot be restricted as preceding column \"{gap}\" is not restricted"
+                ));
+            }
+            (Some((_, relation)), Some((range, Some(first)))) if !std::ptr::eq(first, relation) => {
+                return Some(invalid!(
+                    "Clustering column \"{name}\" cannot be restricted (preceding column \"{range}\" is restricted by a \
+                     non-EQ relation)"
+                ));
+            }
+            (Some((false, relation)), None) => before = Some((name, Some(relation))),
+            _ => {}
+        }
+    }
+    None
 }
 
 pub(crate) fn filtering() -> QueryError {

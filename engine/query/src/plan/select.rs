@@ -7,7 +7,7 @@ use cql::response::{ColumnSpec, EncodedMetadata};
 use types::{ColumnKind, CqlType, TableDef};
 
 use super::index::{self, IndexSearch};
-use super::restrictions::{analyse, column, filtering};
+use super::restrictions::{Restrictions, analyse, column, filtering, out_of_order};
 use super::selection::{self, Aggregation, Expression, Output};
 use super::{Filter, Markers, PartitionPlan, SlicePlan, Source, TupleFilter};
 use crate::error::{QueryError, invalid};
@@ -60,6 +60,7 @@ pub(super) fn plan(
     let group_by = group_by(&table, select)?;
     let selection = selection::resolve(&table, &select.selection, group_by.is_some(), markers)?;
     let outputs = selection.outputs;
+    let selected: Vec<String> = select_names(&select.selection);
     let grouping = match group_by {
         Some(clustering) => Grouping::By { clustering },
         None if selection.has_aggregates => Grouping::All,
@@ -83,12 +84,16 @@ pub(super) fn plan(
         return Err(invalid!("PER PARTITION LIMIT is not allowed with aggregate queries."));
     }
     let restrictions = analyse(&table, &select.filter, markers)?;
+    if select.distinct {
+        check_distinct(&table, &select.filter, &restrictions, &selected)?;
+    }
     let slow = restrictions.is_slow
         || (matches!(restrictions.partition, PartitionPlan::Tokens { .. }) && !restrictions.slices.is_all());
     let found = if slow { index::choose(&table, &restrictions, views) } else { None };
     let throws_away = found.as_ref().map_or(slow, |choice| choice.filters);
     if throws_away && !select.allow_filtering {
-        return Err(filtering());
+        let wrong = out_of_order(&table, &select.filter).filter(|_| found.is_none());
+        return Err(wrong.unwrap_or_else(filtering));
     }
     let index = found.map(|choice| choice.search);
     if index.is_some() && !select.order_by.is_empty() {
@@ -127,17 +132,62 @@ pub(super) fn plan(
     })
 }
 
+/// The columns that a selection names by themselves.
+fn select_names(selection: &ast::Selection) -> Vec<String> {
+    let ast::Selection::Items(items) = selection else { return Vec::new() };
+    let name = |item: &ast::SelectItem| match &item.selector {
+        ast::Selector::Column(name) => Some(name.clone()),
+        _ => None,
+    };
+    items.iter().filter_map(name).collect()
+}
+
+/// Partitions are distinct: neither parts of their key tell them apart, nor may rows choose among them.
+fn check_distinct(
+    table: &TableDef,
+    filter: &[Relation],
+    restrictions: &Restrictions,
+    selected: &[String],
+) -> Result<(), QueryError> {
+    let of_rows = |name: &String| {
+        table.column(name).is_some_and(|def| matches!(def.kind, ColumnKind::Clustering(_) | ColumnKind::Regular))
+    };
+    let by_rows = filter.iter().any(|relation| match relation {
+        Relation::Column { column, .. }
+        | Relation::In { column, .. }
+        | Relation::Contains { column, .. }
+        | Relation::Element { column, .. }
+        | Relation::Like { column, .. }
+        | Relation::IsNotNull { column } => of_rows(column),
+        Relation::Tuple { .. } | Relation::TupleIn { .. } => true,
+        Relation::Token { .. } => false,
+    });
+    if by_rows {
+        return Err(invalid!(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns."
+        ));
+    }
+    let missing = table.partition_key.iter().find(|key| !selected.contains(&key.name));
+    match (&restrictions.partition, missing) {
+        (PartitionPlan::Tokens { .. }, Some(key)) => {
+            Err(invalid!("SELECT DISTINCT queries must request all the partition key columns (missing {})", key.name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `=` restricts the column.
+fn is_fixed(select: &ast::Select, name: &str) -> bool {
+    let fixes = |relation: &Relation| matches!(relation, Relation::Column { column, operator: Operator::Equal, .. } if column == name);
+    select.filter.iter().any(fixes)
+}
+
 /// How many clustering columns a GROUP BY takes in beside the partition key; the columns of the primary key in their
 /// order, of which those that `=` fixes may be left out. As Cassandra's `SelectStatement.getAggregationSpecFactory`.
 fn group_by(table: &TableDef, select: &ast::Select) -> Result<Option<usize>, QueryError> {
     if select.group_by.is_empty() {
         return Ok(None);
     }
-    let is_fixed = |name: &str| {
-        select.filter.iter().any(
-            |relation| matches!(relation, Relation::Column { column, operator: Operator::Equal, .. } if column == name),
-        )
-    };
     let order = || {
         invalid!("Group by currently only support groups of columns following their declared order in the PRIMARY KEY")
     };
@@ -150,7 +200,7 @@ fn group_by(table: &TableDef, select: &ast::Select) -> Result<Option<usize>, Que
         loop {
             match key.next() {
                 Some(next) if next.name == *name => break,
-                Some(next) if is_fixed(&next.name) => {}
+                Some(next) if is_fixed(select, &next.name) => {}
                 _ => return Err(order()),
             }
         }
@@ -165,10 +215,11 @@ fn group_by(table: &TableDef, select: &ast::Select) -> Result<Option<usize>, Que
     Ok(Some(clustering))
 }
 
-/// ORDER BY may follow the clustering order or its exact reverse.
+/// ORDER BY may follow the clustering order or its exact reverse; columns that `=` fixes may be left out.
 fn reverse(table: &TableDef, select: &ast::Select, partition: &PartitionPlan) -> Result<bool, QueryError> {
     let mut reversed = None;
-    for (at, (name, direction)) in select.order_by.iter().enumerate() {
+    let mut next = 0;
+    for (name, direction) in &select.order_by {
         if matches!(partition, PartitionPlan::Tokens { .. }) {
             return Err(invalid!("ORDER BY is only supported when the partition key is restricted by an EQ or an IN."));
         }
@@ -178,11 +229,15 @@ fn reverse(table: &TableDef, select: &ast::Select, partition: &PartitionPlan) ->
                 "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {name}"
             ));
         };
-        if usize::from(position) != at {
+        while next < usize::from(position) && is_fixed(select, &table.clustering[next].name) {
+            next += 1;
+        }
+        if usize::from(position) != next {
             return Err(invalid!(
                 "Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY"
             ));
         }
+        next += 1;
         let this = (*direction == Direction::Descending) != def.descending;
         if *reversed.get_or_insert(this) != this {
             return Err(invalid!("Unsupported order by relation"));

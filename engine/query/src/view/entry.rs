@@ -160,10 +160,13 @@ fn entries(view: &Maintained, base: &Base<'_>, clustering: &Clustering, version:
         };
         let key = view.partition_key.iter().map(part).collect::<Option<Vec<&[u8]>>>()?;
         let clustering = view.clustering.iter().map(part).collect::<Option<Vec<&[u8]>>>()?;
-        let key = serialize_partition_key(&key);
         // What is too long for a key cannot be in the view: rows from before the view may have such values.
         let too_long = |part: &&[u8]| part.len() > usize::from(u16::MAX);
-        if key.len() > usize::from(u16::MAX) || clustering.iter().any(too_long) {
+        if key.iter().chain(&clustering).any(too_long) {
+            return None;
+        }
+        let key = serialize_partition_key(&key);
+        if key.len() > usize::from(u16::MAX) {
             return None;
         }
         Some(Entry { key, clustering: Clustering::new(clustering), marker })
