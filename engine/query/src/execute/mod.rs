@@ -5,6 +5,7 @@ mod arithmetic;
 mod client;
 mod conditional;
 mod current;
+mod deltas;
 mod element;
 mod indexed;
 mod modify;

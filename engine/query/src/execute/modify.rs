@@ -12,7 +12,7 @@ use storage::{
 use types::{ColumnDef, TableDef, TableId, Token};
 
 use super::current::Current;
-use super::{Execution, arithmetic, element};
+use super::{Execution, arithmetic, deltas, element};
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
 use crate::plan::{self, Bound, Change, ClusteringTarget, Context, Modify, ModifyKind, Source, Values};
@@ -260,6 +260,7 @@ impl Node {
         timeout: Option<Duration>,
     ) -> Result<Option<String>, QueryError> {
         plan::check_write_consistency(consistency)?;
+        plan::check_batch(kind, statements.iter().map(|(modify, _)| *modify), false)?;
         let context = self.context();
         let now = self.next_timestamp();
         let mut together: std::collections::BTreeMap<(TableId, Bytes), (&Modify, Partition)> = Default::default();
@@ -267,10 +268,10 @@ impl Node {
             let mut parameters = *execution.parameters;
             parameters.timestamp.get_or_insert(now);
             let execution = Execution { parameters: &parameters, ..*execution };
-            modify.check_batch(kind)?;
             let current = self.current(modify, execution, &context).await?;
             for partition in partitions(self, modify, execution, &context, &current)? {
                 match together.get_mut(&(modify.table.id, partition.key.clone())) {
+                    Some((_, known)) if modify.table.is_counter() => deltas::take(known, partition, &modify.table),
                     Some((_, known)) => known.merge(partition, &modify.table),
                     None => {
                         together.insert((modify.table.id, partition.key.clone()), (modify, partition));
@@ -278,7 +279,7 @@ impl Node {
                 }
             }
         }
-        if kind == BatchKind::Counter {
+        if statements.iter().any(|(modify, _)| modify.counts()) {
             for (modify, partition) in together.into_values().filter(|(_, partition)| !partition.is_empty()) {
                 self.count(&modify.table, vec![partition], consistency).await?;
             }
