@@ -51,6 +51,21 @@ fn batches() {
 }
 
 #[test]
+fn operators() {
+    check_in("language.py", "Operators");
+}
+
+#[test]
+fn restrictions() {
+    check_in("language.py", "Restrictions");
+}
+
+#[test]
+fn changes() {
+    check_in("language.py", "Changes");
+}
+
+#[test]
 fn compression() {
     check_in("protocol.py", "Compression");
 }

@@ -159,6 +159,10 @@ impl Term {
         Term::Constant { kind: ConstantKind::Integer, text: value.to_string() }
     }
 
+    fn is_sum(&self) -> bool {
+        matches!(self, Term::Function { name, arguments } if is_sum(&name.name, arguments.len()))
+    }
+
     /// Calls `visit` for every marker inside.
     pub fn for_each_marker(&self, visit: &mut impl FnMut(u16)) {
         match self {
@@ -177,6 +181,32 @@ impl Term {
             Term::Fields(fields) => fields.iter().for_each(|(_, value)| value.for_each_marker(visit)),
             Term::Cast { term, .. } => term.for_each_marker(visit),
         }
+    }
+}
+
+/// Operators are functions with their symbol as a name: of two operands, and `-` of one.
+pub const OPERATORS: [&str; 5] = ["+", "-", "*", "/", "%"];
+
+fn is_operator(name: &str) -> bool {
+    OPERATORS.contains(&name)
+}
+
+fn is_sum(name: &str, operands: usize) -> bool {
+    matches!(name, "+" | "-") && operands == 2
+}
+
+/// An operation as it is written; `sums` says which operands are sums.
+pub fn operation(symbol: &str, operands: impl Iterator<Item = String>, sums: impl Iterator<Item = bool>) -> String {
+    let operands: Vec<(String, bool)> = operands.zip(sums).collect();
+    let binds = !is_sum(symbol, operands.len());
+    let show = |(at, (text, is_sum)): (usize, &(String, bool))| match *is_sum && (binds || at > 0) {
+        true => format!("({text})"),
+        false => text.clone(),
+    };
+    let shown: Vec<String> = operands.iter().enumerate().map(show).collect();
+    match shown.as_slice() {
+        [one] => format!("{symbol}{one}"),
+        several => several.join(&format!(" {symbol} ")),
     }
 }
 
@@ -210,6 +240,10 @@ impl fmt::Display for Term {
                     write!(f, "{}{}: {value}", if at == 0 { "" } else { ", " }, quote_identifier(name))?;
                 }
                 f.write_str("}")
+            }
+            Term::Function { name, arguments } if is_operator(&name.name) => {
+                let shown = arguments.iter().map(ToString::to_string);
+                f.write_str(&operation(&name.name, shown, arguments.iter().map(Term::is_sum)))
             }
             Term::Function { name, arguments } => {
                 write!(f, "{name}")?;
@@ -283,6 +317,16 @@ pub enum Selector {
     Term(Term),
 }
 
+impl Selector {
+    pub fn is_sum(&self) -> bool {
+        match self {
+            Selector::Function { name, arguments } => is_sum(&name.name, arguments.len()),
+            Selector::Term(term) => term.is_sum(),
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Selector {
     /// The name of the result's column when there is no alias, as Cassandra gives it; it puts `system.` before a
     /// native function's name, which the query layer does where it knows the function.
@@ -295,6 +339,10 @@ impl fmt::Display for Selector {
             Selector::Ttl(column) => write!(f, "ttl({column})"),
             Selector::Element { of, key } => write!(f, "{of}[{key}]"),
             Selector::Field { of, field } => write!(f, "{of}.{field}"),
+            Selector::Function { name, arguments } if is_operator(&name.name) => {
+                let shown = arguments.iter().map(ToString::to_string);
+                f.write_str(&operation(&name.name, shown, arguments.iter().map(Selector::is_sum)))
+            }
             Selector::Function { name, arguments } => {
                 write!(f, "{name}(")?;
                 for (at, argument) in arguments.iter().enumerate() {
@@ -322,6 +370,17 @@ pub enum Operator {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+}
+
+impl Operator {
+    pub fn is_slice(self) -> bool {
+        !matches!(self, Operator::Equal | Operator::NotEqual)
+    }
+
+    /// Whether it bounds from above.
+    pub fn is_upper(self) -> bool {
+        matches!(self, Operator::Less | Operator::LessOrEqual)
+    }
 }
 
 impl fmt::Display for Operator {
@@ -555,6 +614,8 @@ pub struct CreateTable {
     pub clustering: Vec<String>,
     pub clustering_order: Vec<(String, Direction)>,
     pub compact_storage: bool,
+    /// More than one PRIMARY KEY was written: the query layer refuses that.
+    pub has_several_keys: bool,
     pub properties: Properties,
 }
 
@@ -569,6 +630,7 @@ impl CreateTable {
             clustering: Vec::new(),
             clustering_order: Vec::new(),
             compact_storage: false,
+            has_several_keys: false,
             properties: Properties::new(),
         }
     }

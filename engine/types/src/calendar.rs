@@ -35,6 +35,14 @@ pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
+/// So many months later, or earlier; a day that the month does not have becomes its last.
+pub fn add_months(days: i64, months: i64) -> i64 {
+    let (year, month, day) = civil_from_days(days);
+    let months = year * 12 + i64::from(month) - 1 + months;
+    let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
+    days_from_civil(year, month, day.min(days_in_month(year, month)))
+}
+
 fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         4 | 6 | 9 | 11 => 30,
@@ -219,10 +227,10 @@ pub fn time_from_text(text: &str) -> Result<i64, Error> {
     if is_integer(text) {
         return match text.parse() {
             Ok(nanos) if (0..NS_PER_DAY).contains(&nanos) => Ok(nanos),
-            _ => Err(marshal(format!("Input long out of bounds: {text}"))),
+            _ => Err(marshal(format!("Unable to make long (for time) from: '{text}'"))),
         };
     }
-    let refuse = || marshal(format!("Unable to coerce '{text}' to a formatted time (long)"));
+    let refuse = || marshal(format!("(TimeType) Unable to coerce '{text}' to a formatted time (long)"));
     let mut scan = Scan(text);
     let nanos = scan.time_of_day(true).ok_or_else(refuse)?;
     if scan.0.is_empty() { Ok(nanos) } else { Err(refuse()) }

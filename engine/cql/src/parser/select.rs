@@ -1,5 +1,6 @@
 //! SELECT, and the WHERE clause that UPDATE and DELETE share with it.
 
+use super::term::without_parentheses;
 use super::{ParseError, Parser};
 use crate::ast::{Direction, Operator, QualifiedName, Relation, Select, SelectItem, Selection, Selector, Term};
 use crate::lexer::TokenKind;
@@ -98,7 +99,17 @@ impl Parser<'_> {
     }
 
     fn selector(&mut self) -> Result<Selector, ParseError> {
-        let selector = self.nested(|parser| parser.selector_here())?;
+        self.nested(|parser| {
+            let make = |symbol: &str, operands: Vec<Selector>| Selector::Function {
+                name: QualifiedName { keyspace: None, name: symbol.to_string() },
+                arguments: operands,
+            };
+            parser.operations(Self::selector_operand, |_| true, &make)
+        })
+    }
+
+    fn selector_operand(&mut self) -> Result<Selector, ParseError> {
+        let selector = self.selector_here()?;
         self.parts_of(selector)
     }
 
@@ -107,7 +118,17 @@ impl Parser<'_> {
         if !matches!(token.kind, TokenKind::Word | TokenKind::QuotedName)
             || ["NULL", "NAN", "INFINITY"].iter().any(|word| self.is_keyword(word))
         {
-            return self.term().map(Selector::Term);
+            let mark = self.mark();
+            let term = self.nested(Self::term_here);
+            if term.is_err() && self.tokens[mark.at].kind == TokenKind::Symbol && self.raw(self.tokens[mark.at]) == "("
+            {
+                self.reset(mark);
+                self.advance();
+                let selector = self.selector()?;
+                self.expect_symbol(")")?;
+                return Ok(selector);
+            }
+            return term.map(|term| Selector::Term(without_parentheses(term)));
         }
         let called = self.is_symbol_at(self.ahead(1), "(");
         if called && token.kind == TokenKind::Word {

@@ -1,15 +1,82 @@
 //! Terms: constants, markers, collections, tuples, function calls and casts.
 
-use super::{ParseError, Parser};
+use super::{DEPTH_MAX, ParseError, Parser};
 use crate::ast::{ConstantKind, QualifiedName, Term};
 use crate::lexer::{self, TokenKind};
 
+/// A single term in parentheses is that term.
+pub(super) fn without_parentheses(term: Term) -> Term {
+    match term {
+        Term::Tuple(mut items) if items.len() == 1 => items.remove(0),
+        term => term,
+    }
+}
+
 impl Parser<'_> {
     pub(super) fn term(&mut self) -> Result<Term, ParseError> {
-        self.nested(|parser| parser.term_here())
+        self.nested(|parser| {
+            let make = |symbol: &str, operands: Vec<Term>| Term::Function {
+                name: QualifiedName { keyspace: None, name: symbol.to_string() },
+                arguments: operands.into_iter().map(without_parentheses).collect(),
+            };
+            parser.operations(Self::term_here, Self::is_operand_of_term, &make)
+        })
     }
 
-    fn term_here(&mut self) -> Result<Term, ParseError> {
+    /// What an operand may be: a bare name is a column of UPDATE, as in `SET l = [1] + l`.
+    fn is_operand_of_term(&self) -> bool {
+        let next = self.ahead(1);
+        !self.is_identifier_at(next) || ["(", "."].iter().any(|behind| self.is_symbol_at(self.ahead(2), behind))
+    }
+
+    /// Operands with `+` and `-` between them, or with `*`, `/` and `%`, which bind closer. `goes_on` tells whether
+    /// what stands here is an operator.
+    pub(super) fn operations<T>(
+        &mut self,
+        operand: fn(&mut Self) -> Result<T, ParseError>,
+        goes_on: fn(&Self) -> bool,
+        make: &dyn Fn(&str, Vec<T>) -> T,
+    ) -> Result<T, ParseError> {
+        let mut sum = self.product(operand, goes_on, make)?;
+        for _ in 0..DEPTH_MAX {
+            let Some(symbol) = self.take_operator(&["+", "-"], goes_on) else { return Ok(sum) };
+            sum = make(symbol, vec![sum, self.product(operand, goes_on, make)?]);
+        }
+        Err(self.error("the nesting is too deep"))
+    }
+
+    fn product<T>(
+        &mut self,
+        operand: fn(&mut Self) -> Result<T, ParseError>,
+        goes_on: fn(&Self) -> bool,
+        make: &dyn Fn(&str, Vec<T>) -> T,
+    ) -> Result<T, ParseError> {
+        let mut product = self.signed(operand, make)?;
+        for _ in 0..DEPTH_MAX {
+            let Some(symbol) = self.take_operator(&["*", "/", "%"], goes_on) else { return Ok(product) };
+            product = make(symbol, vec![product, self.signed(operand, make)?]);
+        }
+        Err(self.error("the nesting is too deep"))
+    }
+
+    fn signed<T>(
+        &mut self,
+        operand: fn(&mut Self) -> Result<T, ParseError>,
+        make: &dyn Fn(&str, Vec<T>) -> T,
+    ) -> Result<T, ParseError> {
+        match self.take_symbol("-") {
+            true => Ok(make("-", vec![operand(self)?])),
+            false => operand(self),
+        }
+    }
+
+    fn take_operator(&mut self, symbols: &[&'static str], goes_on: fn(&Self) -> bool) -> Option<&'static str> {
+        let symbol = symbols.iter().find(|symbol| self.is_symbol(symbol)).filter(|_| goes_on(self))?;
+        self.advance();
+        Some(symbol)
+    }
+
+    pub(super) fn term_here(&mut self) -> Result<Term, ParseError> {
         if let Some(index) = self.take_marker()? {
             return Ok(Term::Marker(index));
         }
@@ -115,7 +182,7 @@ impl Parser<'_> {
             && self.take_symbol(")")
             && self.starts_term()
         {
-            return Ok(Term::Cast { ty, term: Box::new(self.term()?) });
+            return Ok(Term::Cast { ty, term: Box::new(self.nested(Self::term_here)?) });
         }
         self.reset(mark);
         self.tuple()
@@ -210,6 +277,10 @@ mod tests {
             "37f71aca-7dc2-383b-a706-72528af04d4f",
             "(now(), 1)",
             "token(1, 2)",
+            "1 + 2 * 3 - 4",
+            "(1 + 2) * -(3 - 4)",
+            "1 - (2 - 3) % 5",
+            "now() - 2h",
         ] {
             assert_eq!(term(text).to_string(), text);
         }
@@ -233,7 +304,21 @@ mod tests {
 
     #[test]
     fn refusals() {
-        for bad in ["a", "[1", "{1: 2, 3}", "{1, 2: 3}", "{a: 1, 2}", "()", "f(", "1 2", "select", "(int)"] {
+        for bad in [
+            "a",
+            "1 +",
+            "1 + a",
+            "* 1",
+            "[1",
+            "{1: 2, 3}",
+            "{1, 2: 3}",
+            "{a: 1, 2}",
+            "()",
+            "f(",
+            "1 2",
+            "select",
+            "(int)",
+        ] {
             assert!(parse(&format!("INSERT INTO t (a) VALUES ({bad})")).is_err(), "{bad}");
         }
     }

@@ -166,6 +166,10 @@ fn name_of(selector: &Selector, expression: &Expression) -> String {
         names.collect::<Vec<_>>().join(", ")
     };
     match (selector, expression) {
+        (Selector::Function { name, arguments }, Expression::Call(Function::Operation(_), expressions)) => {
+            let names = arguments.iter().zip(expressions).map(|(argument, expression)| name_of(argument, expression));
+            ast::operation(&name.name, names, arguments.iter().map(Selector::is_sum))
+        }
         (Selector::Function { arguments, .. }, Expression::Call(function, expressions)) => {
             format!("{}({})", function.name(), listed(arguments, expressions))
         }
@@ -261,6 +265,7 @@ impl Resolver<'_> {
 
     /// The key of an element, and the element's type.
     fn element(&mut self, of: &Selector, ty: &CqlType, key: &ast::Term) -> Result<(Part, CqlType), QueryError> {
+        let what = if matches!(ty.unfrozen(), CqlType::Set(_)) { "value" } else { "key" };
         let (key_type, result) = match ty.unfrozen() {
             CqlType::Map(key, value) => (&**key, &**value),
             CqlType::Set(element) => (&**element, &**element),
@@ -269,7 +274,7 @@ impl Resolver<'_> {
                 return Err(invalid!("Invalid element selection: {of} is of type {other} is not a collection"));
             }
         };
-        let key = Source::resolve(key, key_type, &format!("key({of})"), self.markers)?;
+        let key = Source::resolve(key, key_type, &format!("{what}({of})"), self.markers)?;
         Ok((Part::Element(key), result.clone()))
     }
 

@@ -10,6 +10,7 @@ use cql::term::{self, Resolve, TermError, TermValue};
 use types::{CqlType, json};
 
 use super::Markers;
+use super::functions::operation::{self, Operator};
 use super::functions::{Function, argument, choose};
 use crate::error::{QueryError, invalid};
 
@@ -116,11 +117,18 @@ impl Source {
             }
             Term::Function { name: function, arguments } => {
                 let given: Vec<_> = arguments.iter().map(|item| argument(item, markers)).collect();
-                let (function, types) = choose(function, &given, markers)?;
+                let (function, types) = match Operator::named(&function.name, arguments.len()) {
+                    Some(operator) => {
+                        let wanted = operation::wanted(operator, arguments, ty);
+                        operation::choose(operator, &given, wanted, markers)?
+                    }
+                    None => choose(function, &given, markers)?,
+                };
                 if ty.fit(&function.result()).is_none() {
                     return Err(invalid!(
-                        "Type error: cannot assign result of function {} to {name} (type {ty})",
-                        function.name()
+                        "Type error: cannot assign result of function {} (type {}) to {name} (type {ty})",
+                        function.name(),
+                        function.result()
                     ));
                 }
                 let arguments = arguments

@@ -5,6 +5,7 @@
 //! before those that fit weakly, of which there must be one.
 
 mod native;
+pub(super) mod operation;
 mod user;
 mod vector;
 
@@ -12,10 +13,12 @@ use cql::ast::{QualifiedName, Term};
 use cql::term;
 use types::{CqlType, Fit, Token, collection, serialize_partition_key};
 
+use super::restrictions::check_components;
 use super::{Context, Markers};
 use crate::error::{QueryError, invalid};
 
 use native::Native;
+pub(crate) use operation::Operation;
 pub(crate) use user::{UserAggregate, UserFunction};
 use vector::Similarity;
 
@@ -23,6 +26,8 @@ use vector::Similarity;
 pub(crate) enum Function {
     Native(Native),
     Similarity(Similarity),
+    /// `a + b`
+    Operation(Operation),
     /// The elements that two sets of this type share.
     SetIntersection(CqlType),
     /// The token of a partition key.
@@ -177,6 +182,9 @@ fn generic(
     arguments: &[Argument<'_>],
     markers: &Markers,
 ) -> Result<Option<(Function, Vec<CqlType>)>, QueryError> {
+    if let Some(operator) = operation::Operator::named(name, arguments.len()) {
+        return operation::choose(operator, arguments, None, markers).map(Some);
+    }
     Ok(Some(match name {
         "tojson" | "to_json" => {
             let [argument] = arguments else {
@@ -287,6 +295,7 @@ impl Function {
         match self {
             Function::Native(native) => native.name(),
             Function::Similarity(similarity) => similarity.name().to_string(),
+            Function::Operation(operation) => operation.operator().symbol().to_string(),
             Function::SetIntersection(_) => "system.set_intersection".to_string(),
             Function::Token => "system.token".to_string(),
             Function::User(user) => user.name(),
@@ -297,6 +306,7 @@ impl Function {
         match self {
             Function::Native(native) => native.result(),
             Function::Similarity(_) => CqlType::Float,
+            Function::Operation(operation) => operation.result(),
             Function::SetIntersection(ty) => ty.clone(),
             Function::Token => CqlType::BigInt,
             Function::User(user) => user.result(),
@@ -310,6 +320,7 @@ impl Function {
         };
         match self {
             Function::Native(native) => native.call(arguments, context),
+            Function::Operation(operation) => operation.call(arguments),
             Function::Similarity(similarity) => of_two(&|a, b| Ok(similarity.of(a, b).to_be_bytes().to_vec())),
             Function::SetIntersection(ty) => of_two(&|a, b| {
                 let CqlType::Set(element) = ty else { return Ok(Vec::new()) };
@@ -324,6 +335,9 @@ impl Function {
             }),
             Function::Token => {
                 let Some(parts) = arguments.iter().copied().collect::<Option<Vec<&[u8]>>>() else { return Ok(None) };
+                if parts.len() > 1 {
+                    check_components(&parts)?;
+                }
                 Ok(Some(Token::of_key(&serialize_partition_key(&parts)).0.to_be_bytes().to_vec()))
             }
             Function::User(user) => user.call(arguments),
