@@ -96,6 +96,8 @@ class Restrictions(Language):
         for size in [1, 2, 3]:
             query = f"SELECT DISTINCT p, s FROM {self.name}"
             self.assertEqual(self.pages(query, size), [(1, 1), (0, 0)])
+            everything = [(1, 0, 0, 1), (0, 0, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0), (0, 1, 1, 0)]
+            self.assertEqual(self.pages(f"SELECT p, c, d, s FROM {self.name}", size), everything)
             query = f"SELECT p, c, d FROM {self.name} PER PARTITION LIMIT 2"
             self.assertEqual(self.pages(query, size), [(1, 0, 0), (0, 0, 0), (0, 0, 1)])
 

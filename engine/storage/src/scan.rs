@@ -61,8 +61,8 @@ pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Ve
                 // The rest of the partition that the last page ended in.
                 let slices = behind(&command.slices, row, &def);
                 let mut page = scan.read_again(table, start, &key, &slices).await?;
-                if let Some(partition) = &mut page.partition {
-                    // The static row was told with the first page.
+                // Rows are shown with the static row beside them; by itself it was told with the first page.
+                if let Some(partition) = page.partition.as_mut().filter(|partition| partition.rows.is_empty()) {
                     partition.static_row = None;
                 }
                 scan.take(page);
