@@ -84,6 +84,7 @@ pub fn term_to_bytes(
         }
         Term::List(items) => match ty.unfrozen() {
             CqlType::List(element) => {
+                check_elements(items, element, "list", receiver)?;
                 let items = elements(items, element, &format!("value({receiver})"), resolve)?;
                 collection::write_collection(items.len(), items.iter().map(Vec::as_slice))
             }
@@ -94,6 +95,10 @@ pub fn term_to_bytes(
                         items.len()
                     )));
                 }
+                check_elements(items, element, "vector", receiver)?;
+                if items.contains(&Term::Null) {
+                    return Err(TermError("null is not supported inside vectors".to_string()));
+                }
                 let items = elements(items, element, &format!("value({receiver})"), resolve)?;
                 collection::write_vector(element.fixed_len(), items.iter().map(Vec::as_slice))
             }
@@ -101,6 +106,7 @@ pub fn term_to_bytes(
         },
         Term::Set(items) => match ty.unfrozen() {
             CqlType::Set(element) => {
+                check_elements(items, element, "set", receiver)?;
                 let mut items = elements(items, element, &format!("value({receiver})"), resolve)?;
                 items.sort_by(|a, b| element.compare(a, b));
                 items.dedup_by(|a, b| element.compare(a, b) == Ordering::Equal);
@@ -111,7 +117,16 @@ pub fn term_to_bytes(
             _ => return Err(TermError(format!("Invalid set literal for {receiver} of type {ty}"))),
         },
         Term::Map(entries) => match ty.unfrozen() {
-            CqlType::Map(key, value) => map(entries, key, value, receiver, resolve)?,
+            CqlType::Map(key, value) => {
+                for (what, ty, item) in entries.iter().flat_map(|(k, v)| [("key", key, k), ("value", value, v)]) {
+                    if !may_be(item, ty) {
+                        return Err(TermError(format!(
+                            "Invalid map literal for {receiver}: {what} {item} is not of type {ty}"
+                        )));
+                    }
+                }
+                map(entries, key, value, receiver, resolve)?
+            }
             _ => return Err(TermError(format!("Invalid map literal for {receiver} of type {ty}"))),
         },
         Term::Fields(given) => match ty.unfrozen() {
@@ -222,6 +237,33 @@ pub fn natural_type(term: &Term, type_of: &dyn Fn(&Term) -> Option<CqlType>) -> 
             CqlType::Tuple(items.iter().map(|item| natural_type(item, type_of)).collect::<Option<_>>()?)
         }
     })
+}
+
+/// Whether a term has the form of a value of the type; calls, casts and markers are left to who resolves them.
+fn may_be(term: &Term, ty: &CqlType) -> bool {
+    match (term, ty.unfrozen()) {
+        (Term::Constant { kind, .. }, ty) => assignable(*kind, ty),
+        (Term::List(items), CqlType::List(element) | CqlType::Vector(element, _)) => {
+            items.iter().all(|item| may_be(item, element))
+        }
+        (Term::Set(items), CqlType::Set(element)) => items.iter().all(|item| may_be(item, element)),
+        (Term::Set(items), CqlType::Map(..)) => items.is_empty(),
+        (Term::Map(entries), CqlType::Map(key, value)) => {
+            entries.iter().all(|(k, v)| may_be(k, key) && may_be(v, value))
+        }
+        (Term::Tuple(items), ty) if items.len() == 1 && !matches!(ty, CqlType::Tuple(_)) => may_be(&items[0], ty),
+        (Term::List(_) | Term::Set(_) | Term::Map(_), _) => false,
+        _ => true,
+    }
+}
+
+fn check_elements(items: &[Term], ty: &CqlType, what: &str, receiver: &str) -> Result<(), TermError> {
+    match items.iter().find(|item| !may_be(item, ty)) {
+        Some(item) => {
+            Err(TermError(format!("Invalid {what} literal for {receiver}: value {item} is not of type {ty}")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn constant(kind: ConstantKind, text: &str, ty: &CqlType, receiver: &str) -> Result<Vec<u8>, TermError> {
@@ -418,12 +460,15 @@ mod tests {
             ("{1}", "map<int, int>", "Invalid set literal for x of type map<int, int>"),
             ("{1: 1}", "set<int>", "Invalid map literal for x of type set<int>"),
             ("(1, 2)", "int", "Invalid tuple type literal for x of type int"),
-            ("['a']", "list<int>", "Invalid STRING constant (a) for \"value(x)\" of type int"),
+            ("['a']", "list<int>", "Invalid list literal for x: value 'a' is not of type int"),
+            ("{1: ['a']}", "map<int, frozen<list<int>>>", {
+                "Invalid map literal for x: value ['a'] is not of type frozen<list<int>>"
+            }),
             ("[null]", "list<int>", "null is not supported inside collections"),
             (
                 "(1, 2)",
                 "tuple<int>",
-                "Invalid tuple literal for x: too many elements. Type tuple<int> expects 1 but got 2",
+                "Invalid tuple literal for x: too many elements. Type frozen<tuple<int>> expects 1 but got 2",
             ),
             ("(text)'a'", "int", "Cannot assign value (text)'a' to x of type int"),
             ("now()", "int", "Unknown function 'now'"),

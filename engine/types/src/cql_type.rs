@@ -73,7 +73,8 @@ impl CqlType {
 
     pub fn frozen(self) -> CqlType {
         match self {
-            CqlType::Frozen(_) => self,
+            // A tuple has one cell anyway.
+            CqlType::Frozen(_) | CqlType::Tuple(_) => self,
             other => CqlType::Frozen(Box::new(other)),
         }
     }

@@ -4,6 +4,8 @@
 //! Numbers are numbers of any length, 64-bit and decimal ones included; times, UUIDs, addresses and blobs (`"0x.."`)
 //! are strings. Keys of maps are strings that hold the JSON of the key.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
@@ -76,19 +78,20 @@ impl CqlType {
         if json == "null" {
             return Ok(None);
         }
-        let required = |ty: &CqlType, json: &str| {
-            ty.from_json(json)?.ok_or_else(|| marshal("Invalid null element in a collection of JSON"))
+        let required = |ty: &CqlType, json: &str, what: &str| {
+            ty.from_json(json)?.ok_or_else(|| marshal(format!("Invalid null {what}")))
         };
         Ok(Some(match self.unfrozen() {
             List(element) => {
                 let items = items(json, "a list")?;
-                let items = items.iter().map(|item| required(element, item.get())).collect::<Result<Vec<_>, _>>()?;
+                let items = items.iter().map(|item| required(element, item.get(), "element in list"));
+                let items = items.collect::<Result<Vec<_>, _>>()?;
                 collection::write_collection(items.len(), items.iter().map(Vec::as_slice))
             }
             Set(element) => {
                 let items = items(json, "a list (representing a set)")?;
-                let mut items =
-                    items.iter().map(|item| required(element, item.get())).collect::<Result<Vec<_>, _>>()?;
+                let items = items.iter().map(|item| required(element, item.get(), "element in set"));
+                let mut items = items.collect::<Result<Vec<_>, _>>()?;
                 items.sort_by(|a, b| element.compare(a, b));
                 items.dedup();
                 collection::write_collection(items.len(), items.iter().map(Vec::as_slice))
@@ -99,29 +102,36 @@ impl CqlType {
                     // A key that is no string by itself stands in the string as JSON.
                     let quoted = serde_json::to_string(&k).map_err(|error| marshal(error.to_string()))?;
                     let k = key.from_json(&quoted).or_else(|first| key.from_json(&k).map_err(|_| first))?;
-                    let k = k.ok_or_else(|| marshal("Invalid null key in a map of JSON"))?;
-                    entries.push((k, required(value, v.get())?));
+                    let k = k.ok_or_else(|| marshal("Invalid null key in map"))?;
+                    entries.push((k, required(value, v.get(), "value in map")?));
                 }
                 entries.sort_by(|(a, _), (b, _)| key.compare(a, b));
                 let parts = entries.iter().flat_map(|(k, v)| [k.as_slice(), v.as_slice()]);
                 collection::write_collection(entries.len(), parts)
             }
             Tuple(types) => {
-                let items = items(json, "a list (representing a tuple)")?;
-                if items.len() > types.len() {
-                    let (most, got) = (types.len(), items.len());
-                    return Err(marshal(format!("Tuple contains extra items (expected {most}): {got}")));
+                let items = items(json, "a list representation of a tuple")?;
+                let expected = types.len();
+                match items.len().cmp(&expected) {
+                    Ordering::Greater => {
+                        return Err(marshal(format!("Tuple contains extra items (expected {expected}): {json}")));
+                    }
+                    Ordering::Less => {
+                        return Err(marshal(format!("Tuple is missing items (expected {expected}): {json}")));
+                    }
+                    Ordering::Equal => {}
                 }
                 let fields: Vec<Option<Vec<u8>>> =
                     items.iter().zip(types).map(|(item, ty)| ty.from_json(item.get())).collect::<Result<_, _>>()?;
                 collection::write_tuple(fields.iter().map(Option::as_deref))
             }
             Udt(udt) => {
-                let mut given = object(json, "a map (representing a user type)")?;
+                let given = object(json, "a map")?.into_iter();
+                let mut given: BTreeMap<String, &RawValue> =
+                    given.map(|(name, value)| (name_of_json(&name).into_owned(), value)).collect();
                 let mut fields = Vec::with_capacity(udt.fields.len());
                 for (name, ty) in &udt.fields {
-                    let given = given.remove(name).or_else(|| given.remove(&format!("\"{name}\"")));
-                    fields.push(given.map_or(Ok(None), |json| ty.from_json(json.get()))?);
+                    fields.push(given.remove(name).map_or(Ok(None), |json| ty.from_json(json.get()))?);
                 }
                 if let Some(unknown) = given.keys().next() {
                     return Err(marshal(format!(
@@ -136,7 +146,8 @@ impl CqlType {
                 if items.len() != *dimension as usize {
                     return Err(marshal(format!("Expected {dimension} elements of a vector, got {}", items.len())));
                 }
-                let items = items.iter().map(|item| required(element, item.get())).collect::<Result<Vec<_>, _>>()?;
+                let items = items.iter().map(|item| required(element, item.get(), "element in list"));
+                let items = items.collect::<Result<Vec<_>, _>>()?;
                 collection::write_vector(element.fixed_len(), items.iter().map(Vec::as_slice))
             }
             scalar => scalar.scalar_from_json(json)?,
@@ -150,17 +161,7 @@ impl CqlType {
             true => serde_json::from_str::<String>(json).map_err(|error| marshal(error.to_string()))?,
             false => json.to_string(),
         };
-        let refuse = |what: &str| {
-            let kind = match json.as_bytes().first() {
-                Some(b'"') => "String",
-                Some(b'[') => "ArrayList",
-                Some(b'{') => "LinkedHashMap",
-                Some(b't' | b'f') => "Boolean",
-                _ if json.contains(['.', 'e', 'E']) => "Double",
-                _ => "Integer",
-            };
-            Err(marshal(format!("Expected {what}, but got a {kind}: {text}")))
-        };
+        let refuse = |what: &str| Err(marshal(format!("Expected {what}, but got a {}: {text}", java_class(json))));
         let is_number = json.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         match self {
             Boolean if is_string || matches!(json, "true" | "false") => self.from_text(&text),
@@ -169,10 +170,17 @@ impl CqlType {
             ty if is_number && json.contains(['e', 'E']) && (ty.integer_len().is_some() || *ty == VarInt) => {
                 self.from_text(&whole_of_scientific(json)?)
             }
-            ty if ty.is_number() => match is_string || is_number {
-                true => self.from_text(&text),
-                false => refuse(&format!("a {self} value")),
-            },
+            ty if ty.is_number() => {
+                let wanted = if *self == Int { "an int value".to_string() } else { format!("a {self} value") };
+                match is_string || is_number {
+                    true if is_string => self.from_text(&text),
+                    true => self.from_text(&text).or_else(|error| match ty.integer_len() {
+                        Some(4..) => refuse(&wanted),
+                        _ => Err(error),
+                    }),
+                    false => refuse(&wanted),
+                }
+            }
             Blob if is_string => match text.strip_prefix("0x") {
                 Some(digits) => self.from_text(digits),
                 None => Err(marshal(format!("String representation of blob is missing 0x prefix: {text}"))),
@@ -180,8 +188,32 @@ impl CqlType {
             _ if is_string => self.from_text(&text),
             Text => refuse("a UTF-8 string"),
             Ascii => refuse("an ascii string"),
+            Uuid | TimeUuid | Duration => refuse(&format!("a string representation of a {self}")),
+            Inet => refuse("a string representation of an inet value"),
             _ => refuse(&format!("a string representation of a {self} value")),
         }
+    }
+}
+
+/// What Java makes of a piece of JSON, for messages.
+fn java_class(json: &str) -> &'static str {
+    match json.as_bytes().first() {
+        Some(b'"') => "String",
+        Some(b'[') => "ArrayList",
+        Some(b'{') => "LinkedHashMap",
+        Some(b't' | b'f') => "Boolean",
+        _ if json.contains(['.', 'e', 'E']) => "Double",
+        _ if json.parse::<i32>().is_ok() => "Integer",
+        _ if json.parse::<i64>().is_ok() => "Long",
+        _ => "BigInteger",
+    }
+}
+
+/// The column or field that a member's name stands for: without regard to case unless it has quotes inside.
+pub fn name_of_json(name: &str) -> Cow<'_, str> {
+    match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(quoted) => Cow::Borrowed(quoted),
+        None => Cow::Owned(name.to_ascii_lowercase()),
     }
 }
 
@@ -226,12 +258,19 @@ fn is_finite(bytes: &[u8]) -> bool {
 }
 
 fn items<'a>(json: &'a str, what: &str) -> Result<Vec<&'a RawValue>, Error> {
-    serde_json::from_str(json).map_err(|_| marshal(format!("Expected {what}, but got: {json}")))
+    serde_json::from_str(json).map_err(|_| other_than(what, json))
 }
 
 /// Members of an object by name; of several with one name the last.
 pub fn object<'a>(json: &'a str, what: &str) -> Result<BTreeMap<String, &'a RawValue>, Error> {
-    serde_json::from_str(json).map_err(|_| marshal(format!("Expected {what}, but got: {json}")))
+    serde_json::from_str(json).map_err(|_| other_than(what, json))
+}
+
+fn other_than(what: &str, json: &str) -> Error {
+    match serde_json::from_str::<&RawValue>(json) {
+        Ok(_) => marshal(format!("Expected {what}, but got a {}: {json}", java_class(json))),
+        Err(_) => marshal(format!("Expected {what}, but got: {json}")),
+    }
 }
 
 #[cfg(test)]

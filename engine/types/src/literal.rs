@@ -13,6 +13,8 @@ impl CqlType {
     pub fn from_text(&self, text: &str) -> Result<Vec<u8>, Error> {
         let refuse = |what: &str| marshal(format!("Unable to make {what} from '{text}'"));
         Ok(match self {
+            // The empty string is the empty value.
+            CqlType::Inet | CqlType::Timestamp if text.is_empty() => Vec::new(),
             CqlType::Text => text.as_bytes().to_vec(),
             CqlType::Ascii if text.is_ascii() => text.as_bytes().to_vec(),
             CqlType::Ascii => return Err(marshal(format!("Invalid ASCII character in string literal: {text}"))),

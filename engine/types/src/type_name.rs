@@ -46,11 +46,11 @@ impl fmt::Display for CqlType {
             CqlType::Udt(udt) => f.write_str(&quote_identifier(&udt.name)),
             CqlType::Vector(element, dimension) => write!(f, "vector<{element}, {dimension}>"),
             CqlType::Tuple(fields) => {
-                f.write_str("tuple<")?;
+                f.write_str("frozen<tuple<")?;
                 for (at, field) in fields.iter().enumerate() {
                     write!(f, "{}{field}", if at == 0 { "" } else { ", " })?;
                 }
-                f.write_str(">")
+                f.write_str(">>")
             }
             scalar => f.write_str(scalar_names(scalar).0),
         }
@@ -394,7 +394,7 @@ mod tests {
         };
         check("frozen<map<text, int>>", "frozen<map<text, int>>");
         check(" MAP < varchar,list<Frozen<set<UUID>>> >", "map<text, list<frozen<set<uuid>>>>");
-        check("tuple<int,tuple<int>,blob>", "tuple<int, tuple<int>, blob>");
+        check("tuple<int,tuple<int>,blob>", "frozen<tuple<int, frozen<tuple<int>>, blob>>");
         check("Vector<float,3>", "vector<float, 3>");
         for bad in [
             "vector<int>",

@@ -114,6 +114,10 @@ impl Parser<'_> {
             return Ok(TableChange::Add { columns, if_not_exists });
         }
         if self.take_keyword("DROP") {
+            if self.is_keyword("COMPACT") && self.is_keyword_at(self.ahead(1), "STORAGE") {
+                let message = "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE";
+                return Err(ParseError::Invalid(message.to_string()));
+            }
             let if_exists = self.if_exists()?;
             let columns = self.one_or_parenthesised(Self::identifier)?;
             let timestamp = match self.using_only(&["TIMESTAMP"])?.timestamp {

@@ -159,10 +159,10 @@ impl Parser<'_> {
         self.identifier().map(Selector::Column)
     }
 
-    /// `count(*)` or `count(1)` here.
+    /// `count(*)` or `count(1)` here, whatever the integer.
     fn is_count_rows(&self) -> bool {
         let argument = self.ahead(2);
-        (self.is_symbol_at(argument, "*") || (argument.kind == TokenKind::Integer && self.raw(argument) == "1"))
+        (self.is_symbol_at(argument, "*") || argument.kind == TokenKind::Integer)
             && self.is_symbol_at(self.ahead(3), ")")
     }
 

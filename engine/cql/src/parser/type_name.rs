@@ -94,7 +94,7 @@ mod tests {
         for (text, shown) in [
             ("VARCHAR", "text"),
             ("frozen<map<text, list<int>>>", "frozen<map<text, list<int>>>"),
-            ("Set < tuple<int,blob> >", "set<tuple<int, blob>>"),
+            ("Set < tuple<int,blob> >", "set<frozen<tuple<int, blob>>>"),
             ("'org.apache.cassandra.db.marshal.Int32Type'", "int"),
         ] {
             assert_eq!(parse_type(text).unwrap().to_string(), shown);

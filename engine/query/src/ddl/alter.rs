@@ -104,13 +104,13 @@ fn check_again(def: &TableDef, added: &ColumnDef) -> Result<(), QueryError> {
 }
 
 fn undefined(def: &TableDef, name: &str) -> QueryError {
-    invalid!("Column {name} was not found in table {}.{}", def.keyspace, def.name)
+    invalid!("Column {name} was not found in table '{}.{}'", def.keyspace, def.name)
 }
 
 fn drop(def: &mut TableDef, name: &str, at_us: i64) -> Result<(), QueryError> {
     let column = def.column(name).ok_or_else(|| undefined(def, name))?.clone();
     if column.is_primary_key() {
-        return Err(invalid!("Cannot drop PRIMARY KEY part {name}"));
+        return Err(invalid!("Cannot drop PRIMARY KEY column {name}"));
     }
     let is_static = column.kind == ColumnKind::Static;
     let list = if is_static { &mut def.statics } else { &mut def.regulars };
@@ -124,11 +124,11 @@ fn drop(def: &mut TableDef, name: &str, at_us: i64) -> Result<(), QueryError> {
 fn rename(def: &mut TableDef, from: &str, to: &str) -> Result<(), QueryError> {
     let column = def.column(from).ok_or_else(|| undefined(def, from))?;
     if !column.is_primary_key() {
-        return Err(invalid!("Cannot rename non PRIMARY KEY part {from}"));
+        return Err(invalid!("Cannot rename non PRIMARY KEY column {from}"));
     }
     if def.column(to).is_some() {
         return Err(invalid!(
-            "Cannot rename column {from} to {to} in table {}.{}; another column of that name already exist",
+            "Cannot rename column {from} to {to} in table '{}.{}'; another column with that name already exists",
             def.keyspace,
             def.name
         ));

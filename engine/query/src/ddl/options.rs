@@ -25,20 +25,24 @@ const KEPT: &[&str] = &[
 fn text<'a>(name: &str, value: &'a PropertyValue) -> Result<&'a str, QueryError> {
     match value {
         PropertyValue::Text(text) => Ok(text),
-        PropertyValue::Map(_) => Err(QueryError::syntax(format!("Invalid value for property '{name}': not a map"))),
+        PropertyValue::Map(_) => {
+            Err(QueryError::syntax(format!("Invalid value for property '{name}'. It should be a string.")))
+        }
     }
 }
 
 fn map(name: &str, value: &PropertyValue) -> Result<BTreeMap<String, String>, QueryError> {
     match value {
         PropertyValue::Map(map) => Ok(map.clone()),
-        PropertyValue::Text(_) => Err(QueryError::syntax(format!("Invalid value for property '{name}': it is a map"))),
+        PropertyValue::Text(_) => {
+            Err(QueryError::syntax(format!("Invalid value for property '{name}'. It should be a map.")))
+        }
     }
 }
 
-fn number<T: std::str::FromStr>(name: &str, value: &PropertyValue) -> Result<T, QueryError> {
+fn double(name: &str, value: &PropertyValue) -> Result<f64, QueryError> {
     let text = text(name, value)?;
-    text.parse().map_err(|_| QueryError::syntax(format!("Invalid value {text} for '{name}': not a number in range")))
+    text.parse().map_err(|_| QueryError::syntax(format!("Invalid double value {text} for '{name}'")))
 }
 
 /// Twenty years: the longest time to live, as Cassandra's `Attributes.MAX_TTL`.
@@ -165,7 +169,7 @@ pub(super) fn apply_to_table(
             "default_time_to_live" => options.default_time_to_live_s = at_least_zero(name, value, TTL_MAX_S)?,
             "gc_grace_seconds" => options.gc_grace_seconds = at_least_zero(name, value, i32::MAX as u32)?,
             "bloom_filter_fp_chance" => {
-                let chance: f64 = number(name, value)?;
+                let chance = double(name, value)?;
                 // The least chance that Cassandra's table of bits per key reaches.
                 if !(6.71e-5..=1.0).contains(&chance) {
                     return Err(QueryError::config(format!(
@@ -179,7 +183,7 @@ pub(super) fn apply_to_table(
                 let given = map(name, value)?;
                 options.compression = storage::Compression::normal_options(given).map_err(QueryError::config)?;
             }
-            "caching" => options.caching = map(name, value)?,
+            "caching" => options.caching = caching(map(name, value)?)?,
             "id" => {
                 let invalid_id = |error| QueryError::config(format!("Invalid table id: {error}"));
                 let bytes = types::uuid::parse(text(name, value)?).map_err(invalid_id)?;
@@ -194,6 +198,7 @@ pub(super) fn apply_to_table(
                 options.other.insert(name.clone(), told);
             }
             kept if KEPT.contains(&kept) => {
+                check_kept(kept, value)?;
                 let text = text(name, value)?;
                 let plain = text.parse::<f64>().is_ok() || matches!(text, "true" | "false");
                 let text = if plain { text.to_string() } else { crate::schema::describe::string(text) };
@@ -203,6 +208,54 @@ pub(super) fn apply_to_table(
         }
     }
     Ok(id)
+}
+
+/// What is wrong with an option that is only kept.
+fn check_kept(name: &str, value: &PropertyValue) -> Result<(), QueryError> {
+    match name {
+        "crc_check_chance" => match double(name, value)? {
+            chance if (0.0..=1.0).contains(&chance) => Ok(()),
+            chance => Err(QueryError::config(format!(
+                "{name} must be larger than or equal to 0 and smaller than or equal to 1.0 (got {chance:?})"
+            ))),
+        },
+        "min_index_interval" | "max_index_interval" => match at_least_zero(name, value, i32::MAX as u32)? {
+            0 => Err(QueryError::config(format!("{name} must be greater than or equal to 1 (got 0)"))),
+            _ => Ok(()),
+        },
+        "memtable_flush_period_in_ms" | "paxos_grace_seconds" => {
+            at_least_zero(name, value, i32::MAX as u32).map(|_| ())
+        }
+        "read_repair" => match text(name, value)?.to_ascii_uppercase().as_str() {
+            "BLOCKING" | "NONE" => Ok(()),
+            other => Err(QueryError::config(format!("Invalid value {other} for option '{name}': BLOCKING or NONE"))),
+        },
+        "additional_write_policy" => speculative_retry(text(name, value)?).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+fn caching(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
+    for (name, value) in &options {
+        let all_or_none = ["ALL", "NONE"].iter().any(|known| value.eq_ignore_ascii_case(known));
+        let (valid, allowed) = match name.as_str() {
+            "keys" => (all_or_none, "'ALL' and 'NONE'"),
+            "rows_per_partition" => (all_or_none || value.parse::<u32>().is_ok(), "'ALL', 'NONE', and integer values"),
+            // ScyllaDB's.
+            "enabled" => (matches!(value.as_str(), "true" | "false"), "'true' and 'false'"),
+            _ => {
+                return Err(QueryError::config(format!(
+                    "Invalid caching sub-options [{name}]: only 'keys' and 'rows_per_partition' are allowed"
+                )));
+            }
+        };
+        if !valid {
+            return Err(QueryError::config(format!(
+                "Invalid value '{value}' for caching sub-option '{name}': only {allowed} are allowed"
+            )));
+        }
+    }
+    Ok(options)
 }
 
 fn compaction(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {

@@ -177,7 +177,7 @@ pub(super) fn delta(
         let Change::Count { delta, takes } = change else { continue };
         let bytes = match delta.bind(values, context)? {
             Bound::Unset => continue,
-            Bound::Null => return Err(invalid!("Invalid null value for counter increment")),
+            Bound::Null => return Err(invalid!("Invalid null value for counter increment/decrement")),
             Bound::Bytes(bytes) => bytes,
         };
         let by = bytes[..].try_into().map(i64::from_be_bytes).map_err(|_| invalid!("Invalid counter increment"))?;

@@ -83,6 +83,9 @@ impl Change {
                 CqlType::List(_) => Ok(Change::RemoveEqual(value(term, ty, markers)?)),
                 ty if ty.is_number() => Ok(Change::Sum { operand: value(term, ty, markers)?, takes: true }),
                 CqlType::Set(_) => Ok(Change::Remove(value(term, ty, markers)?)),
+                CqlType::Map(..) if matches!(term, Term::Map(_)) => {
+                    Err(invalid!("Value for a map substraction has to be a set, but was: '{term}'"))
+                }
                 CqlType::Map(key, _) => Ok(Change::Remove(value(term, &CqlType::Set(key.clone()), markers)?)),
                 _ => Err(refusal(column, &format!("{name} = {name} - {term}"), "counter")),
             },
@@ -142,6 +145,9 @@ fn field_of(column: &ColumnDef, field: &str, operation: &str) -> Result<(u16, Cq
             Some(at) => Ok((at as u16, udt.fields[at].1.clone())),
             None => Err(invalid!("UDT column {name} does not have a field named {field}")),
         },
+        ty if operation == "deletion" && matches!(ty.unfrozen(), CqlType::Udt(_)) => {
+            Err(invalid!("Frozen UDT column {name} does not support field deletions"))
+        }
         ty if matches!(ty.unfrozen(), CqlType::Udt(_)) => {
             Err(invalid!("Invalid operation ({operation}) for frozen UDT column {name}"))
         }

@@ -183,6 +183,9 @@ impl BoundFilter<'_> {
     pub fn holds(&self, value: Option<&[u8]>, nulls: Nulls) -> Result<bool, QueryError> {
         let column_type = &self.filter.column.ty;
         let Some(key) = &self.element else { return Ok(self.tests(value, column_type, nulls)) };
+        if nulls == Nulls::AreValues {
+            self.check_element(column_type, key.as_deref())?;
+        }
         let malformed = |error| crate::error::server(error);
         let (found, ty) = match (column_type.unfrozen(), value, key) {
             (CqlType::Map(key_type, ty), Some(map), Some(key)) => {
@@ -199,6 +202,18 @@ impl BoundFilter<'_> {
             _ => return Ok(false),
         };
         Ok(self.tests(found, ty, nulls))
+    }
+
+    /// A condition of a conditional statement names an element.
+    fn check_element(&self, ty: &CqlType, key: Option<&[u8]>) -> Result<(), QueryError> {
+        let what = if matches!(ty.unfrozen(), CqlType::Map(..)) { "map" } else { "list" };
+        match key.map(<[u8; 4]>::try_from) {
+            None => Err(invalid!("Invalid null value for {what} element access")),
+            Some(Ok(at)) if what == "list" && i32::from_be_bytes(at) < 0 => {
+                Err(invalid!("Invalid negative list index {}", i32::from_be_bytes(at)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn tests(&self, value: Option<&[u8]>, ty: &CqlType, nulls: Nulls) -> bool {

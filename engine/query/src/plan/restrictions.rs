@@ -439,6 +439,11 @@ impl Analysis<'_> {
             }
             Relation::Element { column: name, key, operator, value } => {
                 let def = column(self.table, name)?.clone();
+                if matches!(&def.ty, CqlType::Frozen(map) if matches!(**map, CqlType::Map(..))) {
+                    return Err(invalid!(
+                        "Map-entry equality predicates on frozen map column {name} are not supported"
+                    ));
+                }
                 let (element, ty, name) = Filter::subject(&def, Some(key), markers)?;
                 if *operator == Operator::NotEqual {
                     return Err(invalid!("Unsupported \"!=\" relation: {}[{key}] != {value}", def.name));

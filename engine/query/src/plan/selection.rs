@@ -170,6 +170,10 @@ fn name_of(selector: &Selector, expression: &Expression) -> String {
             let names = arguments.iter().zip(expressions).map(|(argument, expression)| name_of(argument, expression));
             ast::operation(&name.name, names, arguments.iter().map(Selector::is_sum))
         }
+        // Under the name that it was called by: native functions have several.
+        (Selector::Function { name, arguments }, Expression::Call(Function::Native(_), expressions)) => {
+            format!("system.{}({})", name.name.to_ascii_lowercase(), listed(arguments, expressions))
+        }
         (Selector::Function { arguments, .. }, Expression::Call(function, expressions)) => {
             format!("{}({})", function.name(), listed(arguments, expressions))
         }

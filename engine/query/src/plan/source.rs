@@ -58,20 +58,24 @@ pub(crate) struct JsonMember {
 
 impl JsonMember {
     fn bind(&self, values: &Values<'_>, context: &Context) -> Result<Bound<'static>, QueryError> {
-        let text = self.json.bind(values, context)?.required("[json]")?;
+        let text = match self.json.bind(values, context)? {
+            Bound::Bytes(bytes) => bytes,
+            Bound::Null => return Err(invalid!("Got null for INSERT JSON values")),
+            Bound::Unset => return Err(invalid!("Invalid unset value for column [json]")),
+        };
         let text = std::str::from_utf8(&text).map_err(|error| invalid!("{error}"))?;
+        if text.trim() == "null" {
+            return Err(invalid!("Got null for INSERT JSON values"));
+        }
         let could_not = |error| invalid!("Could not decode JSON string as a map: {error}. (String was: {text})");
         let members = json::object(text, "a map").map_err(could_not)?;
         let mut found = None;
         for (name, value) in &members {
-            let column = match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-                Some(quoted) => quoted.to_string(),
-                None => name.to_ascii_lowercase(),
-            };
+            let column = json::name_of_json(name);
             if column == self.column {
                 found = Some(value);
-            } else if !self.known.contains(&column) {
-                return Err(invalid!("JSON values map contains unrecognized column: {name}"));
+            } else if !self.known.iter().any(|known| column == *known) {
+                return Err(invalid!("JSON values map contains unrecognized column: {column}"));
             }
         }
         let Some(value) = found else { return Ok(if self.default_unset { Bound::Unset } else { Bound::Null }) };
