@@ -135,10 +135,11 @@ pub struct Serve {
     /// Processors to pin the shards to, one each [default: not pinned].
     #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
     pub cpus: Vec<usize>,
-    /// When an acknowledged write is on disk: before it is acknowledged, or within the period [default: periodic].
+    /// When an acknowledged write is on disk: before it is acknowledged (batch), before that and with all that come
+    /// within a window (group), or within the period [default: periodic].
     #[arg(long, value_enum, value_name = "MODE")]
     pub commitlog_sync: Option<Sync>,
-    /// The period of --commitlog-sync periodic, in milliseconds [default: 10000].
+    /// The period of --commitlog-sync periodic [default: 10000], or the window of group [default: 1000], in milliseconds.
     #[arg(long, value_name = "MS")]
     pub commitlog_sync_period: Option<u64>,
     /// Memory for memtables of the whole node, in MiB [default: an eighth of the machine's].
@@ -215,6 +216,7 @@ impl Bench {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sync {
     Batch,
+    Group,
     Periodic,
 }
 

@@ -181,15 +181,20 @@ fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<No
     let of_file = match file.get("commitlog_sync") {
         None | Some("periodic") => Sync::Periodic,
         Some("batch") => Sync::Batch,
+        Some("group") => Sync::Group,
         Some(other) => {
             let text = format!("commitlog_sync cannot be {other}");
-            return Err(Failure::with_help(Code::Invalid, text, "it is periodic or batch"));
+            return Err(Failure::with_help(Code::Invalid, text, "it is periodic, batch or group"));
         }
     };
-    let period = args.commitlog_sync_period.or(file.number("commitlog_sync_period_in_ms").map(|ms| ms as u64));
+    let ms = |name: &str, usual: u64| {
+        let told = args.commitlog_sync_period.or(file.number(name).map(|ms| ms as u64));
+        Duration::from_millis(told.unwrap_or(usual))
+    };
     config.sync = match args.commitlog_sync.unwrap_or(of_file) {
         Sync::Batch => SyncMode::Batch,
-        Sync::Periodic => SyncMode::Periodic { every: Duration::from_millis(period.unwrap_or(10_000)) },
+        Sync::Group => SyncMode::Group { window: ms("commitlog_sync_group_window_in_ms", 1000) },
+        Sync::Periodic => SyncMode::Periodic { every: ms("commitlog_sync_period_in_ms", 10_000) },
     };
     let eighth = memory_bytes() / 8;
     config.memtable_bytes = args.memtable_mib.map_or(eighth, |mib| mib << 20);

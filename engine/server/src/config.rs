@@ -96,7 +96,10 @@ impl NodeConfig {
         ];
         match self.sync {
             SyncMode::Batch => settings.push(("commitlog_sync", "batch".into())),
-            SyncMode::Group { .. } => settings.push(("commitlog_sync", "group".into())),
+            SyncMode::Group { window } => {
+                settings.push(("commitlog_sync", "group".into()));
+                settings.push(("commitlog_sync_group_window_in_ms", ms(window)));
+            }
             SyncMode::Periodic { every } => settings.push(("commitlog_sync_period_in_ms", ms(every))),
         }
         if let Some(local) = local {

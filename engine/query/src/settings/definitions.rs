@@ -28,6 +28,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     fixed("commitlog_directory", Kind::Text, ""),
     fixed("commitlog_segment_size_in_mb", Kind::Number, "32"),
     fixed("commitlog_sync", Kind::Text, "periodic"),
+    fixed("commitlog_sync_group_window_in_ms", Kind::Number, "1000"),
     fixed("commitlog_sync_period_in_ms", Kind::Number, "10000"),
     fixed("commitlog_total_space_in_mb", Kind::Number, "8192"),
     live("compaction_collection_elements_count_warning_threshold", Kind::Number, "10000"),
