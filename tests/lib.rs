@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "processes and sockets of the real world have its clock")]
 
 pub mod binary;
+pub mod installed;
 pub mod node;
 pub mod python;
 pub mod sources;

@@ -146,8 +146,9 @@ pub struct Header {
 }
 
 impl Header {
+    /// In v5 segments are compressed, and the flag means nothing; the Java driver sets it.
     pub fn is_compressed(&self) -> bool {
-        self.flags & FLAG_COMPRESSED != 0
+        self.version < Version::V5 && self.flags & FLAG_COMPRESSED != 0
     }
 
     pub fn wants_tracing(&self) -> bool {
@@ -375,6 +376,13 @@ mod tests {
             decode(&frame(b"abc"), Direction::Request, 10).unwrap().map(|(h, b)| (h, b.to_vec())).unwrap();
         assert_eq!(header, Header { version: Version::V4, flags: 0, stream: 258, opcode: Opcode::Query, body_len: 3 });
         assert_eq!(body, b"abc");
+    }
+
+    #[test]
+    fn frames_of_v5_are_not_compressed() {
+        let flags = FLAG_COMPRESSED | FLAG_TRACING;
+        let header = |version| Header { version, flags, stream: 0, opcode: Opcode::Query, body_len: 0 };
+        assert!(header(Version::V4).is_compressed() && !header(Version::V5).is_compressed());
     }
 
     #[test]
