@@ -34,7 +34,7 @@ fn command(node: &Node) -> Command {
         command.args(["--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer"]);
     }
     let cluster: Vec<String> = node.cluster.iter().map(Ipv4Addr::to_string).collect();
-    command.arg("--nodes").arg(cluster.join(","));
+    command.arg("--nodes").arg(cluster.join(",")).args(&node.arguments);
     command
 }
 
@@ -91,7 +91,13 @@ impl Site {
             data: self.folder.path().join(format!("n{n}")),
             log: self.folder.path().join(format!("n{n}.log")),
             settings,
+            arguments: Vec::new(),
         }
+    }
+
+    /// Where a test may put files of its own.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 }
 
@@ -104,6 +110,8 @@ pub struct Node {
     pub data: PathBuf,
     pub log: PathBuf,
     pub settings: Settings,
+    /// Further words of its command line.
+    pub arguments: Vec<String>,
 }
 
 /// A running node.

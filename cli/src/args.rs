@@ -12,6 +12,9 @@ pub struct Arguments {
     /// What is logged to stderr: off, error, warn, info, debug, trace. RUST_LOG takes precedence.
     #[arg(long, global = true, default_value = "warn", value_name = "LEVEL")]
     pub log: String,
+    /// How a line of the log is written.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -101,6 +104,26 @@ pub struct Serve {
     /// Address and port for clients. Other nodes connect to the same address, port 7000 [default: 127.0.0.1:9042].
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = address)]
     pub listen: Option<SocketAddr>,
+    /// Port on which the port that a client connects from, modulo the number of shards, chooses the shard; 0: none
+    /// [default: 10000 above the port of --listen].
+    #[arg(long, value_name = "PORT")]
+    pub shard_aware_port: Option<u16>,
+    /// The node's certificate, PEM, with those that sign it behind it: connections of clients are encrypted. Files that
+    /// change are read again.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Certificates of those who sign clients' certificates, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_truststore: Option<PathBuf>,
+    /// Refuse clients without a certificate that the truststore trusts.
+    #[arg(long, requires = "tls_truststore")]
+    pub tls_require_client_auth: bool,
+    /// Port for encrypted connections; those of --listen stay plain [default: the port of --listen is encrypted].
+    #[arg(long, value_name = "PORT")]
+    pub tls_port: Option<u16>,
     /// Port of the admin HTTP API, which `orrery nodetool` uses, on the address of --listen; 0: none
     /// [default: 10000].
     #[arg(long, value_name = "PORT")]
@@ -121,8 +144,10 @@ pub struct Serve {
     /// Name that the nodes of a cluster share and clients see [default: Orrery].
     #[arg(long, value_name = "NAME")]
     pub cluster_name: Option<String>,
-    /// Who may connect: AllowAllAuthenticator, or PasswordAuthenticator, under which clients log in as roles. The first
-    /// is `cassandra`, whose password, the same word, wants to be changed at once [default: AllowAllAuthenticator].
+    /// Who may connect: AllowAllAuthenticator; PasswordAuthenticator, under which clients log in as roles, of which the
+    /// first is `cassandra`, whose password, the same word, wants to be changed at once; or CertificateAuthenticator,
+    /// under which a client's certificate names its role, as auth_certificate_role_queries of the configuration says
+    /// [default: AllowAllAuthenticator].
     #[arg(long, value_name = "CLASS")]
     pub authenticator: Option<String>,
     /// What those who have logged in may do: all with AllowAllAuthorizer, what was granted with CassandraAuthorizer
@@ -211,6 +236,15 @@ impl Bench {
     pub fn stress(&self) -> &str {
         self.stress.as_deref().unwrap_or_default()
     }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line, for collectors.
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

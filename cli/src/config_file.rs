@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
-use query::settings::{self, Definition, SettingError, Settings};
+use query::settings::{self, Definition, Kind, SettingError, Settings};
 use serde_yaml::Value;
 
 use crate::exit::{Code, Failure};
@@ -149,6 +149,10 @@ fn parse(text: &str) -> Result<ConfigFile, Wrong> {
 
 /// The value as text, if a setting understands it.
 fn read(definition: &Definition, value: &Value) -> Result<String, String> {
+    if definition.kind == Kind::Json {
+        let value = serde_json::to_value(value);
+        return value.map(|value| value.to_string()).map_err(|error| format!("{}: {error}", definition.name));
+    }
     let no_list = || format!("the value of {} is neither a text, a number, true or false, nor a list", definition.name);
     let text = text_of(value).ok_or_else(no_list)?;
     match Settings::new(&[(definition.name.to_string(), text.clone())]) {
@@ -172,6 +176,8 @@ mod tests {
         assert_eq!(file.first("data_file_directories"), Some("/var/lib/x"));
         assert_eq!(file.get("listen_address"), None);
         assert!(parse("").unwrap().values().is_empty());
+        let file = parse("client_encryption_options:\n    enabled: true\n    keyfile: k\n").unwrap();
+        assert_eq!(file.get("client_encryption_options"), Some(r#"{"enabled":true,"keyfile":"k"}"#));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod config_file;
 mod exit;
 mod io_properties;
 mod list;
+mod log;
 mod memory;
 mod nodetool;
 mod run;
@@ -27,13 +28,7 @@ use args::{Arguments, Command};
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(arguments.log.as_str())),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    log::init(&arguments.log, arguments.log_format);
     let result = match arguments.command {
         Command::Run(run) => run::run(&run),
         Command::Check(check) => run::check(&check),

@@ -130,6 +130,36 @@ fn apply_file(config: &mut NodeConfig, file: &ConfigFile) {
     config.settings = file.values().iter().filter(|(name, _)| !told(name)).cloned().collect();
 }
 
+/// Where clients connect beside the port of `--listen`. A shard-aware port is by default as far from the ordinary one as
+/// Scylla's.
+fn apply_client_ports(config: &mut NodeConfig, args: &Serve, file: &ConfigFile, listen: u16) {
+    const SHARD_AWARE_ABOVE: u16 = 10_000;
+    let of_file = |name: &str| file.number(name).map(|port| port as u16);
+    let some = |port: Option<u16>| port.filter(|port| *port != 0);
+    let aware = args.shard_aware_port.or(of_file("native_shard_aware_transport_port"));
+    config.shard_aware_port = some(aware.or(listen.checked_add(SHARD_AWARE_ABOVE)));
+    config.encrypted_port = some(args.tls_port.or(of_file("native_transport_port_ssl")));
+    let above = config.encrypted_port.and_then(|port| port.checked_add(SHARD_AWARE_ABOVE));
+    config.encrypted_shard_aware_port = some(of_file("native_shard_aware_transport_port_ssl").or(above));
+}
+
+/// The command line's, in the form of the configuration's `client_encryption_options`.
+fn encryption_options(
+    args: &Serve,
+    path: &dyn Fn(&std::path::Path) -> Result<String, Failure>,
+) -> Result<Option<String>, Failure> {
+    let file = |given: &Option<PathBuf>| given.as_deref().map(path).transpose();
+    let Some(certificate) = file(&args.tls_certificate)? else { return Ok(None) };
+    let options = serde_json::json!({
+        "enabled": true,
+        "certificate": certificate,
+        "keyfile": file(&args.tls_key)?,
+        "truststore": file(&args.tls_truststore)?,
+        "require_client_auth": args.tls_require_client_auth,
+    });
+    Ok(Some(options.to_string()))
+}
+
 fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<NodeConfig, Failure> {
     let path = |path: &std::path::Path| -> Result<String, Failure> {
         path.to_str().map(str::to_string).ok_or_else(|| {
@@ -175,6 +205,10 @@ fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<No
     };
     config.api_address = port(args.api_port, "api_port", 10_000);
     config.prometheus_address = port(args.prometheus_port, "prometheus_port", 9180);
+    apply_client_ports(&mut config, args, file, listen.port());
+    if let Some(options) = encryption_options(args, &path)? {
+        config.settings.push(("client_encryption_options".into(), options));
+    }
     if let Some(name) = args.cluster_name.as_deref().or(file.get("cluster_name")) {
         config.cluster_name = name.to_string();
     }

@@ -126,6 +126,37 @@ fn describe_gives_back_what_was_created() {
 }
 
 #[test]
+fn copy_to_a_file_and_back() {
+    let shell = Shell::new();
+    shell.table("c", "p int, c text, v list<int>, m map<text, text>, t timestamp, b blob, PRIMARY KEY (p, c)");
+    shell.execute(
+        "INSERT INTO shell.c (p, c, v, m, t, b) VALUES (1, 'a, \"b\"', [1, 2], {'k': 'v'}, '2026-01-02 03:04:05+0000', 0xcafe);
+         INSERT INTO shell.c (p, c) VALUES (2, 'é');",
+    );
+    let before = shell.execute("SELECT * FROM shell.c");
+    let file = shell.home.path().join("rows.csv");
+    let file = file.display();
+    let copied = |statement: &str, says: &str| {
+        let output = shell.run(statement);
+        assert!(output.status.success() && python::both(&output).contains(says), "{}", python::both(&output));
+    };
+    copied(&format!("COPY shell.c TO '{file}' WITH HEADER = TRUE"), "2 rows exported");
+    shell.execute("TRUNCATE shell.c");
+    copied(&format!("COPY shell.c FROM '{file}' WITH HEADER = TRUE"), "2 rows imported");
+    assert_eq!(shell.execute("SELECT * FROM shell.c"), before);
+}
+
+#[test]
+fn statements_are_traced() {
+    let shell = Shell::new();
+    shell.table("r", "p int PRIMARY KEY, v int");
+    let shown = shell.execute("TRACING ON; SELECT * FROM shell.r WHERE p = 1");
+    for step in ["Tracing session: ", "Parsing a statement", "Reading shell.r", "Request complete"] {
+        assert!(shown.contains(step), "{step}: {shown}");
+    }
+}
+
+#[test]
 fn errors_are_shown_and_end_with_a_status() {
     let shell = Shell::new();
     for (statement, shown) in [

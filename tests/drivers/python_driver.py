@@ -31,7 +31,8 @@ def connect(**options):
         load_balancing_policy=RoundRobinPolicy(), retry_policy=FallthroughRetryPolicy(), request_timeout=DEADLINE_S
     )
     options.setdefault("compression", False)
-    return Cluster([HOST], port=PORT, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **options)
+    options.setdefault("port", PORT)
+    return Cluster([HOST], execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **options)
 
 
 def eventually(check, what):

@@ -120,6 +120,8 @@ pub enum Command {
         probability: f64,
     },
     Gettraceprobability,
+    /// Take the certificates for clients' connections as the files are now.
+    Reloadssl,
     /// Serve CQL clients.
     Enablebinary,
     /// Serve no new CQL clients.

@@ -10,8 +10,16 @@ pub struct ConnectedClient {
     /// What the client said of itself as it started; `None` before that.
     pub options: Option<BTreeMap<String, String>>,
     pub protocol_version: u8,
-    pub encrypted: bool,
+    /// `None`: the connection is plain.
+    pub encryption: Option<Encryption>,
     pub user: Option<String>,
+}
+
+/// How a connection is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encryption {
+    pub protocol: String,
+    pub cipher_suite: String,
 }
 
 /// One shard's.
@@ -23,10 +31,10 @@ pub struct Clients {
 
 impl Clients {
     /// Gives the number by which the others know it.
-    pub fn add(&self, address: SocketAddr, encrypted: bool) -> u64 {
+    pub fn add(&self, address: SocketAddr, encryption: Option<Encryption>) -> u64 {
         let id = self.next.get();
         self.next.set(id + 1);
-        let client = ConnectedClient { address, options: None, protocol_version: 0, encrypted, user: None };
+        let client = ConnectedClient { address, options: None, protocol_version: 0, encryption, user: None };
         self.connected.borrow_mut().insert(id, client);
         id
     }

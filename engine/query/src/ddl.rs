@@ -39,6 +39,33 @@ pub(crate) enum Ddl {
     Function(function::FunctionDdl),
 }
 
+impl Ddl {
+    /// The keyspace that it is about and, if it is about one, the table.
+    pub fn subject(&self) -> (&str, Option<&str>) {
+        match self {
+            Ddl::CreateKeyspace { def, .. } => (&def.name, None),
+            Ddl::AlterKeyspace { name, .. } | Ddl::DropKeyspace { name, .. } => (name, None),
+            Ddl::CreateTable { def, .. } => (&def.keyspace, Some(&def.name)),
+            Ddl::AlterTable { keyspace, name, .. }
+            | Ddl::DropTable { keyspace, name, .. }
+            | Ddl::AlterView { keyspace, name, .. }
+            | Ddl::DropView { keyspace, name, .. } => (keyspace, Some(name)),
+            Ddl::CreateView { keyspace, create } => (keyspace, Some(&create.base.name)),
+            Ddl::CreateIndex { keyspace, create } => (keyspace, Some(&create.table.name)),
+            Ddl::DropIndex { keyspace, .. } => (keyspace, None),
+            Ddl::Type(
+                TypeDdl::Create { keyspace, .. } | TypeDdl::Alter { keyspace, .. } | TypeDdl::Drop { keyspace, .. },
+            ) => (keyspace, None),
+            Ddl::Function(
+                FunctionDdl::Create { keyspace, .. }
+                | FunctionDdl::CreateAggregate { keyspace, .. }
+                | FunctionDdl::Drop { keyspace, .. }
+                | FunctionDdl::DropAggregate { keyspace, .. },
+            ) => (keyspace, None),
+        }
+    }
+}
+
 /// What a statement does to the schema document.
 #[derive(Debug)]
 pub(crate) struct Decision {

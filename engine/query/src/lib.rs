@@ -5,6 +5,7 @@
 //! - `execute`: plans with values, page by page; `coordinator`: to as many replicas as the consistency level asks for;
 //!   `replica`: what this node does when it is asked.
 //! - [`settings`]: what a node can be told by name; `system.config` shows it.
+//! - `journal`: what is written down of requests: traces, slow queries, the audit log.
 //! - `view`: views and indexes kept consistent with their tables.
 //! - [`Node`]: one shard's view of all that.
 
@@ -18,6 +19,7 @@ mod ddl;
 mod describe;
 mod error;
 mod execute;
+mod journal;
 mod node;
 mod plan;
 mod prepared;
@@ -31,11 +33,13 @@ mod system;
 mod view;
 
 pub use access::Authenticator;
-pub use clients::{Clients, ConnectedClient};
+pub use clients::{Clients, ConnectedClient, Encryption};
 pub use counts::{Counts, CountsView, DRIFT_CLASSES_US};
 pub use error::QueryError;
 pub use execute::{Client, Outcome};
+pub use journal::{Journal, Watched};
 pub use node::{Config, IGNORE_MSB, Node, Timeouts};
+pub use prepared::LWT_MARK_OPTION;
 pub use replica::ReplicaHandler;
 pub use schema::Change;
 pub use schema::agreement::{Agreement, LoadError, load as load_schema};

@@ -19,6 +19,7 @@ use crate::access::{Authenticator, Authorizer, Hasher};
 use crate::clients::Clients;
 use crate::counts::Counts;
 use crate::error::{QueryError, invalid, server};
+use crate::journal::Journal;
 use crate::prepared::PreparedCache;
 use crate::replica::CounterTurns;
 use crate::replica::paxos::Locks;
@@ -98,8 +99,8 @@ pub struct Node {
     /// Of the elements that lists get.
     pub(crate) list_paths: RefCell<ListPaths>,
     pub(crate) counters: CounterTurns,
-    /// Of requests that are traced without being asked to be, 0 to 1.
-    pub trace_probability: Cell<f64>,
+    /// What of requests is written down.
+    pub journal: Journal,
     started_ns: u64,
     /// Whether new connections are served.
     pub accepts_clients: Cell<bool>,
@@ -130,6 +131,7 @@ impl Node {
             authenticator: settings.class("authenticator", "a known authenticator", Authenticator::from_name)?,
             authorizer: settings.class("authorizer", "a known authorizer", Authorizer::from_name)?,
             hasher: Hasher::new(),
+            journal: Journal::new(&settings),
             settings,
             clients: Clients::default(),
             config,
@@ -144,7 +146,6 @@ impl Node {
             last_timestamp: Cell::new(0),
             list_paths: RefCell::new(ListPaths::new(reactor::random())),
             counters: CounterTurns::new(),
-            trace_probability: Cell::new(0.0),
             started_ns: reactor::now(),
             accepts_clients: Cell::new(true),
             drained: Cell::new(false),
@@ -166,6 +167,7 @@ impl Node {
         let (name, value) = (name.to_string(), value.to_string());
         let set = move |node: Rc<Node>| {
             let result = node.settings.set(&name, &value, Origin::Cql);
+            node.journal.settings_changed(&node.settings);
             async move { result }
         };
         self.on_every_shard("set-setting", set).await.map(drop).map_err(server)
@@ -202,9 +204,11 @@ impl Node {
     /// Makes `schema` the one that statements are planned against. Prepared statements are planned anew.
     fn take_schema(&self, schema: Arc<Schema>) {
         let mut maps = BTreeMap::new();
-        for (name, keyspace) in &schema.keyspaces {
-            match self.topology.replication_map(&keyspace.replication) {
-                Ok(map) => drop(maps.insert(name.clone(), Rc::new(map))),
+        let of_users = schema.keyspaces.iter().map(|(name, keyspace)| (name.as_str(), &keyspace.replication));
+        let of_system = system::REPLICATED.iter().map(|(name, replication)| (*name, replication));
+        for (name, replication) in of_users.chain(of_system) {
+            match self.topology.replication_map(replication) {
+                Ok(map) => drop(maps.insert(name.to_string(), Rc::new(map))),
                 Err(error) => tracing::error!(keyspace = name, %error, "the keyspace has no replicas here"),
             }
         }
@@ -401,7 +405,7 @@ impl Node {
             schema: &schema,
             system: &self.system,
             primary_ranges: &primary_ranges,
-            trace_probability: self.trace_probability.get(),
+            trace_probability: self.journal.trace_probability(),
             is_built: &|view| self.view_progress.is_built(view, self.shards),
         })
     }

@@ -15,10 +15,16 @@ use crate::error::QueryError;
 use crate::node::Node;
 use crate::plan::{self, Batch, Modify, Plan, Planned};
 
+/// The bit of a prepared statement's flags that says that it is conditional, and how clients are told of it: Scylla's
+/// `docs/dev/protocol-extensions.md`.
+const LWT_MARK: i32 = i32::MIN;
+pub const LWT_MARK_OPTION: &str = "LWT_OPTIMIZATION_META_BIT_MASK=2147483648";
+
 pub(crate) type StatementId = [u8; 16];
 
 /// A planned statement with what PREPARE answers.
 pub(crate) struct Prepared {
+    pub text: Rc<str>,
     pub planned: Planned,
     pub marker_names: Vec<String>,
     pub markers: EncodedMetadata,
@@ -27,18 +33,27 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    fn new(planned: Planned) -> Self {
+    fn new(text: &Rc<str>, planned: Planned) -> Self {
         let marker_names = planned.markers.iter().map(|spec| spec.name.clone()).collect();
         let metadata_id = types::uuid::from_name(result_metadata(&planned).map_or(&[], EncodedMetadata::as_bytes));
-        Self { markers: EncodedMetadata::new(&planned.markers), marker_names, metadata_id, planned }
+        Self { markers: EncodedMetadata::new(&planned.markers), marker_names, metadata_id, planned, text: text.clone() }
     }
 
-    /// Body of RESULT Prepared.
-    pub fn encode(&self, id: &StatementId, version: Version, out: &mut Vec<u8>) {
+    /// Body of RESULT Prepared, with `marks` for who asked for the mark of conditional statements.
+    pub fn encode(&self, id: &StatementId, version: Version, marks: bool, out: &mut Vec<u8>) {
         let none = EncodedMetadata::new(&[]);
         let columns = result_metadata(&self.planned).unwrap_or(&none);
-        let form = PreparedForm { version, metadata_id: &self.metadata_id, mark: 0 };
+        let mark = if marks && is_conditional(&self.planned.plan) { LWT_MARK } else { 0 };
+        let form = PreparedForm { version, metadata_id: &self.metadata_id, mark };
         encode_prepared_as(out, &form, id, &self.markers, &self.planned.partition_key, columns);
+    }
+}
+
+fn is_conditional(plan: &Plan) -> bool {
+    match plan {
+        Plan::Modify(modify) => modify.condition.is_some(),
+        Plan::Batch(batch) => batch.answer.is_some(),
+        _ => false,
     }
 }
 
@@ -53,7 +68,7 @@ fn result_metadata(planned: &Planned) -> Option<&EncodedMetadata> {
 }
 
 struct Entry {
-    text: String,
+    text: Rc<str>,
     keyspace: Option<String>,
     /// `None` until planned under the current schema.
     prepared: RefCell<Option<Rc<Prepared>>>,
@@ -106,17 +121,23 @@ pub(crate) fn id_of(node: &Node, text: &str, keyspace: Option<&str>) -> Statemen
 
 /// Parses and plans `text` once.
 pub(crate) fn plan_text(node: &Node, text: &str, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
+    plan_shared(node, &Rc::from(text), keyspace)
+}
+
+fn plan_shared(node: &Node, text: &Rc<str>, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
+    node.trace(|| "Parsing a statement".to_string());
     reactor::charge(reactor::Work::StatementParse, text.len() as u64);
     if let Some(describe) = crate::describe::Describe::parse(text) {
-        return Ok(Prepared::new(Planned {
+        let planned = Planned {
             plan: Plan::Describe(describe),
             markers: Vec::new(),
             partition_key: Vec::new(),
             needs: Vec::new(),
-        }));
+        };
+        return Ok(Prepared::new(text, planned));
     }
     let parsed = cql::parse_with(text, node.settings.flag(NAMES_ARE_VARIABLES))?;
-    plan::plan(node, &parsed, keyspace).map(Prepared::new)
+    plan::plan(node, &parsed, keyspace).map(|planned| Prepared::new(text, planned))
 }
 
 impl Node {
@@ -132,7 +153,7 @@ impl Node {
         }
         let prepared = Rc::new(plan_text(self, text, keyspace)?);
         let entry = Entry {
-            text: text.to_string(),
+            text: prepared.text.clone(),
             keyspace: keyspace.map(str::to_string),
             prepared: RefCell::new(Some(prepared.clone())),
         };
@@ -152,7 +173,7 @@ impl Node {
                 entry.clone()
             }
         };
-        let prepared = Rc::new(plan_text(self, &entry.text, entry.keyspace.as_deref())?);
+        let prepared = Rc::new(plan_shared(self, &entry.text, entry.keyspace.as_deref())?);
         entry.prepared.replace(Some(prepared.clone()));
         Ok(Some(prepared))
     }

@@ -12,7 +12,9 @@ use reactor::{Group, fs, net, time};
 use storage::Storage;
 
 use crate::config::NodeConfig;
-use crate::session::{self, Budget, Transport};
+use crate::listeners::{self, Serving};
+use crate::session::Budget;
+use crate::tls::{self, Acceptor, ClientEncryption, Identities, TlsError};
 use crate::{admin, housekeeping};
 
 /// Each variant says what could not be done, and with what.
@@ -26,6 +28,8 @@ pub enum BootError {
     Topology(#[from] TopologyError),
     #[error(transparent)]
     Settings(#[from] query::settings::SettingError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("storage: {0}")]
     Storage(#[from] storage::Error),
     #[error("cannot listen on {addr}: {cause}; is another server running there?")]
@@ -74,8 +78,11 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
             .map_err(|cause| BootError::Listen { addr, cause })?;
         node.use_messenger(messenger);
     }
-    let addr = topology.local().native_addr();
-    let listener = listen(addr).await?;
+    let serving = serving(&config, &node, shards).await?;
+    let mut clients = Vec::new();
+    for port in &serving.ports {
+        clients.push((listen(port.address).await?, *port));
+    }
     if let (0, Some(address)) = (shard, config.api_address) {
         let listener = listen(address).await?;
         let serve = admin::serve(node.clone(), listener, admin::Service::Api);
@@ -88,22 +95,38 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
         drop(reactor::spawn(Group::Maintenance, "metrics-listener", serve));
     }
     ready();
-    let budget = Budget::new((config.client_bytes / shards as u64) as usize);
-    loop {
-        match listener.accept().await {
-            Ok(_) if !node.accepts_clients.get() => {}
-            Ok(connection) => {
-                let transport = Transport::Plain(connection);
-                let serve = session::serve(node.clone(), transport, budget.clone(), config.requests_per_connection_max);
-                drop(reactor::spawn(Group::Statement, "session", serve));
-            }
-            // Descriptors run out, say: not a reason to stop, and not one to spin.
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                time::sleep(Duration::from_millis(100)).await;
-            }
+    let mut clients = clients.into_iter();
+    let Some((first, port)) = clients.next() else { return Ok(()) };
+    for (listener, port) in clients {
+        drop(reactor::spawn(Group::Statement, "listener", serving.clone().accept(listener, port)));
+    }
+    serving.accept(first, port).await;
+    Ok(())
+}
+
+/// What this shard serves clients with, found by its other shards as its local [`Serving`].
+async fn serving(config: &NodeConfig, node: &Rc<Node>, shards: usize) -> Result<Rc<Serving>, BootError> {
+    let encryption = ClientEncryption::from_settings(&node.settings).map_err(TlsError::from)?;
+    let acceptor = match encryption {
+        Some(options) => Some(Acceptor::new(options).await?),
+        None => None,
+    };
+    if let Some(acceptor) = &acceptor {
+        reactor::set_local(acceptor.clone());
+        if reactor::shard_index().0 == 0 {
+            tls::watch(node);
         }
     }
+    let serving = Rc::new(Serving {
+        node: node.clone(),
+        budget: Budget::new((config.client_bytes / shards as u64) as usize),
+        requests_max: config.requests_per_connection_max,
+        ports: listeners::ports(config, node.topology.local().native_addr(), acceptor.is_some()),
+        acceptor,
+        identities: Identities::from_settings(&node.settings).map_err(TlsError::from)?,
+    });
+    reactor::set_local(serving.clone());
+    Ok(serving)
 }
 
 async fn listen(addr: SocketAddr) -> Result<net::Listener, BootError> {

@@ -14,6 +14,11 @@ pub struct NodeConfig {
     pub address: IpAddr,
     /// All nodes of the cluster, the same list in the same order on each of them.
     pub nodes: Vec<cluster::NodeConfig>,
+    /// A further port, where the port that a client connects from chooses the shard. `None`: there is none.
+    pub shard_aware_port: Option<u16>,
+    /// The port for encrypted connections, if they have their own.
+    pub encrypted_port: Option<u16>,
+    pub encrypted_shard_aware_port: Option<u16>,
     /// Where the admin API listens; it has no authentication, so at a place that only operators reach. `None`: nowhere.
     pub api_address: Option<SocketAddr>,
     /// Where Prometheus reads the metrics. `None`: nowhere.
@@ -50,6 +55,9 @@ impl NodeConfig {
             cluster_name: "Orrery".into(),
             address,
             nodes: vec![cluster::NodeConfig::new(address)],
+            shard_aware_port: None,
+            encrypted_port: None,
+            encrypted_shard_aware_port: None,
             api_address: None,
             prometheus_address: None,
             settings: Vec::new(),
@@ -106,6 +114,12 @@ impl NodeConfig {
             settings.push(("num_tokens", local.num_tokens.to_string()));
             settings.push(("native_transport_port", local.native_port.to_string()));
         }
+        let further = [
+            ("native_shard_aware_transport_port", self.shard_aware_port),
+            ("native_transport_port_ssl", self.encrypted_port),
+            ("native_shard_aware_transport_port_ssl", self.encrypted_shard_aware_port),
+        ];
+        settings.extend(further.into_iter().filter_map(|(name, port)| Some((name, port?.to_string()))));
         if let Some(api) = self.api_address {
             settings.push(("api_address", api.ip().to_string()));
             settings.push(("api_port", api.port().to_string()));

@@ -9,7 +9,10 @@ mod admin;
 mod boot;
 mod config;
 mod housekeeping;
+mod listeners;
 mod session;
+mod tls;
 
 pub use boot::{BootError, drain_shard, quiesce_shard, run_shard};
 pub use config::{NodeConfig, Timeouts};
+pub use tls::{OptionsError, QueriesError, TlsError};

@@ -16,6 +16,14 @@ fn refused(message: &str) -> QueryError {
 }
 
 impl Node {
+    /// The role that a client's certificate names, if it may log in. The refusal does not tell why not.
+    pub fn identify(&self, certified: Option<&str>) -> Result<String, QueryError> {
+        let schema = self.schema();
+        let role = certified.and_then(|name| schema.access.roles.get_key_value(name)).filter(|(_, role)| role.login);
+        let (name, _) = role.ok_or_else(|| refused("The client's certificate names no role that may log in"))?;
+        Ok(name.clone())
+    }
+
     /// The role of a SASL PLAIN token, `authorisation NUL name NUL password`, whose client it proves to be.
     pub async fn authenticate(self: &Rc<Self>, token: &[u8]) -> Result<String, QueryError> {
         let mut parts = token.split(|&byte| byte == 0);

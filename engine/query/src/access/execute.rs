@@ -41,6 +41,20 @@ impl AccessPlan {
         };
         Ok(Self { statement: statement.clone(), resource })
     }
+
+    pub fn is_about_service_levels(&self) -> bool {
+        matches!(
+            self.statement,
+            AccessStatement::CreateServiceLevel { .. }
+                | AccessStatement::AlterServiceLevel { .. }
+                | AccessStatement::DropServiceLevel { .. }
+                | AccessStatement::AttachServiceLevel { .. }
+                | AccessStatement::DetachServiceLevel { .. }
+                | AccessStatement::ListServiceLevels { .. }
+                | AccessStatement::ListAttachedServiceLevels { .. }
+                | AccessStatement::ListEffectiveServiceLevel { .. }
+        )
+    }
 }
 
 fn resource(node: &Node, name: &ResourceName, keyspace: Option<&str>) -> Result<Resource, QueryError> {

@@ -36,6 +36,8 @@ pub enum Authenticator {
     AllowAll,
     /// Roles that may log in, by their passwords.
     Password,
+    /// Roles that may log in, by their clients' certificates: Scylla's `CertificateAuthenticator`.
+    Certificate,
 }
 
 impl Authenticator {
@@ -47,6 +49,7 @@ impl Authenticator {
         match name.rsplit('.').next() {
             Some("AllowAllAuthenticator") => Some(Authenticator::AllowAll),
             Some("PasswordAuthenticator") => Some(Authenticator::Password),
+            Some("CertificateAuthenticator") => Some(Authenticator::Certificate),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ mod read;
 mod truncate;
 mod write;
 
-use cluster::{Level, Requirement};
+use cluster::{Level, NodeIndex, Requirement};
 use cql::Consistency;
 
 use crate::error::QueryError;
@@ -37,6 +37,11 @@ fn unavailable(consistency: Consistency, why: cluster::Unavailable) -> QueryErro
 }
 
 impl Node {
+    /// Of nodes, as a trace tells them.
+    fn addresses(&self, nodes: impl Iterator<Item = NodeIndex>) -> String {
+        nodes.map(|node| self.topology.node(node).address.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     fn requirement(&self, keyspace: &str, consistency: Consistency) -> Result<Requirement, QueryError> {
         let replication = self.replication(keyspace)?;
         Ok(Requirement::new(level(consistency), replication.replication(), &self.topology))

@@ -178,6 +178,14 @@ impl Node {
         let requirement = self.requirement(&table.keyspace, level)?;
         let mut decision = WriteDecision::begin(requirement, replicas, |node| self.is_alive(node))
             .map_err(|why| unavailable(level, why))?;
+        self.trace(|| {
+            let what = match &step {
+                Step::Prepare(_) => "a ballot",
+                Step::Propose(_) => "a proposal",
+                Step::Commit(_) => "a commit",
+            };
+            format!("Sending {what} of Paxos to [{}]", self.addresses(decision.targets()))
+        });
         let answers: Rc<Queue<(NodeIndex, Result<Answer, String>)>> = Queue::new();
         let mut payload = Vec::new();
         for target in decision.targets() {

@@ -46,10 +46,14 @@ impl Node {
         let local = (self.me(), self.topology.local().dc);
         let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
+        self.trace(|| {
+            let targets = self.addresses(decision.targets());
+            format!("Reading {}.{} at token {} from [{targets}]", table.keyspace, table.name, token.0)
+        });
         if requirement.required() <= 1 && timeout.is_none() && decision.targets().eq([self.me()]) {
-            return replica::read(self, token, table.version, command)
-                .await
-                .map_err(|cause| read_shortfall(ONE_FAILED, consistency, &cause));
+            let read = replica::read(self, token, table.version, command).await;
+            self.trace(|| "Read finished".to_string());
+            return read.map_err(|cause| read_shortfall(ONE_FAILED, consistency, &cause));
         }
         let timeout = timeout.unwrap_or(self.config.timeouts.read);
         let payload = Rc::new(replica::encode_read(token, table.version, &command));
@@ -105,6 +109,10 @@ impl Node {
         let local = (self.me(), self.topology.local().dc);
         let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
+        self.trace(|| {
+            let targets = self.addresses(decision.targets());
+            format!("Scanning a range of {}.{} from [{targets}]", table.keyspace, table.name)
+        });
         let timeout = timeout.unwrap_or(self.config.timeouts.range);
         let payload = Rc::new(replica::encode_scan(table.version, &command));
         let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<(Vec<Partition>, bool)>>>| {
@@ -145,6 +153,10 @@ impl Node {
             let mut first = true;
             loop {
                 let Some((node, answer)) = answers.pop().await else { return Outcome::Pending };
+                self.trace(|| {
+                    let what = if answer.is_ok() { "a response" } else { "a failure" };
+                    format!("Got {what} from {}", self.topology.node(node).address)
+                });
                 let (decision, cause) = &mut *state.borrow_mut();
                 let outcome = match answer {
                     Ok(answer) => {

@@ -68,10 +68,11 @@ impl Node {
             return Err(QueryError::write_timeout(consistency, 0, requirement.required(), kind));
         }
         if replicas.nodes() == [self.me()] && requirement.required() <= 1 && timeout.is_none() {
+            self.trace(|| format!("Executing a mutation locally for token {}", token.0));
             // The only replica is here: nothing to count, nobody to time out.
-            return replica::apply(self, token, mutation)
-                .await
-                .map_err(|cause| write_shortfall(ONE_FAILED, consistency, kind, &cause));
+            let applied = replica::apply(self, token, mutation).await;
+            self.trace(|| "Mutation finished".to_string());
+            return applied.map_err(|cause| write_shortfall(ONE_FAILED, consistency, kind, &cause));
         }
         let decision = WriteDecision::begin(requirement, replicas, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
@@ -81,6 +82,10 @@ impl Node {
             cause: RefCell::new(String::new()),
             decision: RefCell::new(decision),
         });
+        self.trace(|| {
+            let targets = self.addresses(decision.targets());
+            format!("Sending a mutation for token {} to [{targets}], for consistency {consistency}", token.0)
+        });
         self.send_to_replicas(&pending, decision, token, mutation);
         let timeout = timeout.unwrap_or(self.config.timeouts.write);
         let answer = time::timeout(timeout, pending.decided.take()).await;
@@ -88,6 +93,7 @@ impl Node {
             Outcome::Failed(shortfall) => Err(shortfall),
             _ => Ok(()),
         });
+        self.trace(|| format!("Mutation {}", if answer.is_ok() { "finished" } else { "failed" }));
         answer.map_err(|shortfall| write_shortfall(shortfall, consistency, kind, &pending.cause.take()))
     }
 

@@ -1,20 +1,31 @@
 //! What a connection remembers between its requests.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use cql::Version;
 
 pub struct Client {
+    /// Where it has connected from; `None` when nobody knows.
+    address: Cell<Option<SocketAddr>>,
     keyspace: RefCell<Option<String>>,
     version: Cell<Version>,
     /// Who has logged in; `None` when nobody needs to.
     role: RefCell<Option<Rc<str>>>,
+    /// Whether conditional statements are to be marked when they are prepared.
+    lwt_mark: Cell<bool>,
 }
 
 impl Client {
     pub fn new() -> Rc<Self> {
-        Rc::new(Self { keyspace: RefCell::new(None), version: Cell::default(), role: RefCell::new(None) })
+        Rc::new(Self {
+            address: Cell::new(None),
+            keyspace: RefCell::new(None),
+            version: Cell::default(),
+            role: RefCell::new(None),
+            lwt_mark: Cell::new(false),
+        })
     }
 
     pub(crate) fn keyspace(&self) -> Option<String> {
@@ -37,6 +48,23 @@ impl Client {
     /// The client has proved to be `role`.
     pub fn log_in(&self, role: &str) {
         *self.role.borrow_mut() = Some(role.into());
+    }
+
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address.get()
+    }
+
+    pub fn set_address(&self, address: SocketAddr) {
+        self.address.set(Some(address));
+    }
+
+    pub(crate) fn wants_lwt_mark(&self) -> bool {
+        self.lwt_mark.get()
+    }
+
+    /// The client has asked for Scylla's mark of conditional statements.
+    pub fn set_lwt_mark(&self, wanted: bool) {
+        self.lwt_mark.set(wanted);
     }
 
     /// The protocol that the client speaks: some answers depend on it.

@@ -107,6 +107,7 @@ impl Node {
     ///
     /// All but single writes is boxed: a request's future has room for the largest branch, and is moved once.
     pub async fn execute(self: &Rc<Self>, client: &Client, request: Request<'_>) -> Result<Outcome, QueryError> {
+        self.observe_request(&request);
         match request {
             Request::Execute { id, parameters } => {
                 reactor::charge(Work::StatementExecute, 0);
@@ -153,7 +154,7 @@ impl Node {
         for shard in elsewhere {
             shard.await;
         }
-        Ok(Outcome::of(|out| prepared.encode(&id, client.version(), out)))
+        Ok(Outcome::of(|out| prepared.encode(&id, client.version(), client.wants_lwt_mark(), out)))
     }
 
     async fn run(
@@ -165,6 +166,7 @@ impl Node {
         let values = in_order(parameters.values, &prepared.marker_names)?;
         let execution = Execution { parameters, values: &values, timeout: self.level_timeout(client) };
         self.count_statement(&prepared.planned.plan, parameters);
+        self.observe(&prepared.text, &prepared.planned);
         self.authorize(client, &prepared.planned.needs)?;
         match &prepared.planned.plan {
             Plan::Modify(modify) => {
@@ -229,6 +231,7 @@ impl Node {
                 QueryOrId::Id(id) => self.prepared(id)?.ok_or_else(|| QueryError::unprepared(id))?,
                 QueryOrId::Query(text) => Rc::new(prepared::plan_text(self, text, keyspace.as_deref())?),
             };
+            self.observe(&prepared.text, &prepared.planned);
             self.authorize(client, &prepared.planned.needs)?;
             let values = in_order(statement.values, &prepared.marker_names)?;
             parts.push((prepared, values));

@@ -54,7 +54,7 @@ impl Node {
             resume: page.map(|page| (page.position, page.remaining_in_partition)),
         };
         let mut collector = Collector::new(select, values, &context, parameters.skip_metadata, limits)?;
-        let flow = if system::is_system(&select.table.keyspace) {
+        let flow = if system::is_virtual(&select.table.keyspace) {
             Box::pin(self.select_system(select, &mut collector, values, &context)).await?
         } else {
             plan::check_read_consistency(parameters.consistency)?;

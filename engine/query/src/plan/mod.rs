@@ -142,7 +142,7 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
         Statement::Insert(_) | Statement::InsertJson(_) | Statement::Update(_) | Statement::Delete(_) => {
             let modify = plan_modify(node, &parsed.statement, keyspace, &mut markers)?;
             partition_key = modify.key.markers();
-            match crate::system::is_system(&modify.table.keyspace) {
+            match crate::system::is_virtual(&modify.table.keyspace) {
                 true => Plan::ModifyVirtual(modify),
                 false => Plan::Modify(modify),
             }
@@ -152,7 +152,7 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
         Statement::Truncate { table: name, timeout } => {
             let table = find_table(node, name, keyspace)?;
             let timeout = timeout_source(timeout.as_ref(), &mut markers)?;
-            if crate::system::is_system(&table.keyspace) {
+            if crate::system::is_virtual(&table.keyspace) {
                 return Err(invalid!("Cannot truncate system table {}.{}", table.keyspace, table.name));
             }
             if table.view.is_some() {
@@ -183,7 +183,7 @@ fn plan_batch(
     let mut statements = Vec::new();
     for statement in &batch.statements {
         let modify = plan_modify(node, statement, keyspace, markers)?;
-        if crate::system::is_system(&modify.table.keyspace) {
+        if crate::system::is_virtual(&modify.table.keyspace) {
             return Err(invalid!("Batches cannot write to virtual table {}", modify.table.name));
         }
         if statements.is_empty() {
@@ -235,7 +235,7 @@ fn plan_modify(
         _ => return Err(invalid!("Only UPDATE, INSERT and DELETE statements are allowed in a BATCH")),
     };
     let table = find_table(node, name, keyspace)?;
-    if crate::system::is_system(&table.keyspace) && !crate::system::is_writable(&table) {
+    if crate::system::is_virtual(&table.keyspace) && !crate::system::is_writable(&table) {
         let text = format!("{} keyspace is not user-modifiable.", table.keyspace);
         return Err(QueryError::new(cql::response::ErrorKind::Unauthorized, text));
     }

@@ -19,6 +19,8 @@ pub enum Kind {
     TriState,
     /// Words.
     List,
+    /// Something with parts, as JSON.
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum Value {
     Number(f64),
     Text(String),
     List(Vec<String>),
+    /// Null when nothing is given.
+    Json(serde_json::Value),
 }
 
 /// Who gave a setting its value.
@@ -77,6 +81,7 @@ impl Kind {
             Kind::Text => "string",
             Kind::TriState => "tri_mode_restriction",
             Kind::List => "string list",
+            Kind::Json => "string map",
         }
     }
 
@@ -87,6 +92,7 @@ impl Kind {
             Kind::Text => "a text",
             Kind::TriState => "true, false or warn",
             Kind::List => "a list of words",
+            Kind::Json => "a mapping, or a list of mappings",
         }
     }
 
@@ -108,6 +114,8 @@ impl Kind {
                 let words = inner.split(',').map(|word| unquoted(word.trim()).to_string());
                 Some(Value::List(words.filter(|word| !word.is_empty()).collect()))
             }
+            Kind::Json if text.is_empty() => Some(Value::Json(serde_json::Value::Null)),
+            Kind::Json => serde_json::from_str(text).ok().map(Value::Json),
         }
     }
 }
@@ -132,6 +140,7 @@ impl std::fmt::Display for Value {
                 let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
                 write!(f, "[{}]", words.join(", "))
             }
+            Value::Json(value) => write!(f, "{value}"),
         }
     }
 }

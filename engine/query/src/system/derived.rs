@@ -6,7 +6,8 @@ use std::sync::Arc;
 use types::{IndexDef, TableDef, ViewDef};
 
 use super::View;
-use super::rows::{Values, boolean, map, table_row, text, uuid};
+use super::rows::table_row;
+use super::values::{Values, boolean, map, text, uuid};
 use crate::schema::describe;
 
 pub(super) fn rows(table: &TableDef, view: &View<'_>) -> Vec<Values> {

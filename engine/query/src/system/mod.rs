@@ -8,6 +8,7 @@ mod derived;
 mod facts;
 mod rows;
 mod stored;
+pub(crate) mod values;
 mod virtual_definitions;
 mod virtual_rows;
 
@@ -18,11 +19,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cluster::TokenRange;
-use storage::Partition;
+use storage::{Partition, Stamp};
 use types::{KeyspaceDef, Replication, TableDef};
 
 pub use facts::Facts;
-pub(crate) use rows::Values;
+pub(crate) use values::Values;
 
 use crate::access::tables;
 use crate::ddl;
@@ -33,12 +34,23 @@ pub const RELEASE_VERSION: &str = "4.1.0";
 /// The version of the language, as in Cassandra 4.0.
 pub const CQL_VERSION: &str = "3.4.5";
 
-pub const KEYSPACES: [&str; 5] =
-    ["system", "system_auth", "system_distributed", "system_schema", "system_virtual_schema"];
+pub const KEYSPACES: [&str; 7] =
+    ["audit", "system", "system_auth", "system_distributed", "system_schema", "system_traces", "system_virtual_schema"];
+
+/// The replication of those whose rows nodes keep for each other, by Cassandra's and Scylla's defaults.
+pub const REPLICATED: [(&str, Replication); 2] = [
+    ("audit", Replication::Simple { replication_factor: 3 }),
+    ("system_traces", Replication::Simple { replication_factor: 2 }),
+];
 
 /// Whether statements must not change the keyspace.
 pub fn is_system(keyspace: &str) -> bool {
     KEYSPACES.contains(&keyspace)
+}
+
+/// Whether the keyspace's rows show the node itself, and are not kept by replicas as a user's are.
+pub fn is_virtual(keyspace: &str) -> bool {
+    is_system(keyspace) && REPLICATED.iter().all(|(name, _)| *name != keyspace)
 }
 
 /// Whether statements may name the table as the one to write to: what they write changes the node itself.
@@ -90,7 +102,9 @@ impl SystemTables {
     pub fn new() -> Self {
         let mut keyspaces: BTreeMap<String, KeyspaceDef> = BTreeMap::new();
         for name in KEYSPACES {
-            keyspaces.insert(name.to_string(), KeyspaceDef::new(name, Replication::Local));
+            let own = REPLICATED.iter().find(|(replicated, _)| *replicated == name);
+            let replication = own.map_or(Replication::Local, |(_, replication)| replication.clone());
+            keyspaces.insert(name.to_string(), KeyspaceDef::new(name, replication));
         }
         for text in definitions::TABLES.iter().chain(virtual_definitions::TABLES).chain(&tables::TABLES) {
             let table = ddl::read_table(text, &BTreeMap::new()).expect("the definitions are constant and tested");
@@ -123,7 +137,13 @@ impl Default for SystemTables {
 
 /// All partitions of a system table, in the order in which its rows were made.
 pub fn partitions(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Partition> {
-    rows::partitions(table, rows::rows(table, view, facts))
+    let always = Stamp { timestamp: 0, ttl_s: 0, now_s: 0 };
+    rows::partitions(table, rows::rows(table, view, facts), &always)
+}
+
+/// Partitions of rows that are to be stored.
+pub(crate) fn stamped_partitions(table: &TableDef, rows: Vec<Values>, stamp: &Stamp) -> Vec<Partition> {
+    rows::partitions(table, rows, stamp)
 }
 
 #[cfg(test)]

@@ -1,58 +1,20 @@
 //! The rows of the system tables.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use storage::{Cell, Clustering, Liveness, Partition, Row};
+use storage::{Clustering, Liveness, Partition, Row, Stamp};
 use types::{
     AggregateDef, ColumnDef, ColumnKind, CqlType, FunctionDef, KeyspaceDef, TableDef, UserType, collection,
     serialize_partition_key,
 };
 
 use super::facts::Facts;
+use super::values::{Values, boolean, double, inet, int, map, set, text, uuid};
 use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View, virtual_rows};
 use crate::access;
 
-/// Values by column name; a column that is absent is null.
-pub(crate) type Values = BTreeMap<&'static str, Vec<u8>>;
-
-pub(super) fn text(value: impl AsRef<str>) -> Vec<u8> {
-    value.as_ref().as_bytes().to_vec()
-}
-
-pub(super) fn int(value: i32) -> Vec<u8> {
-    value.to_be_bytes().to_vec()
-}
-
-pub(super) fn double(value: f64) -> Vec<u8> {
-    value.to_be_bytes().to_vec()
-}
-
-pub(super) fn boolean(value: bool) -> Vec<u8> {
-    vec![u8::from(value)]
-}
-
-pub(super) fn uuid(value: u128) -> Vec<u8> {
-    value.to_be_bytes().to_vec()
-}
-
-pub(super) fn inet(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
-}
-
 fn list(items: &[String]) -> Vec<u8> {
     collection::write_collection(items.len(), items.iter().map(String::as_bytes))
-}
-
-pub(super) fn set(items: &[String]) -> Vec<u8> {
-    collection::write_collection(items.len(), items.iter().map(String::as_bytes))
-}
-
-pub(super) fn map(items: &BTreeMap<String, String>) -> Vec<u8> {
-    collection::write_collection(items.len(), items.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]))
 }
 
 fn tokens(node: &NodeView) -> Vec<u8> {
@@ -291,7 +253,7 @@ fn dropped_rows(table: &TableDef) -> Vec<Values> {
 }
 
 /// Groups rows by partition key, keys in order of first appearance, rows in clustering order.
-pub(super) fn partitions(table: &TableDef, rows: Vec<Values>) -> Vec<Partition> {
+pub(super) fn partitions(table: &TableDef, rows: Vec<Values>, stamp: &Stamp) -> Vec<Partition> {
     let mut order: Vec<Vec<u8>> = Vec::new();
     let mut by_key: BTreeMap<Vec<u8>, Vec<Row>> = BTreeMap::new();
     let take = |values: &Values, column: &ColumnDef| values.get(column.name.as_str()).cloned();
@@ -303,10 +265,13 @@ pub(super) fn partitions(table: &TableDef, rows: Vec<Values>) -> Vec<Partition> 
             table.clustering.iter().map(|column| take(&values, column).unwrap_or_default()).collect();
         let cells = table.regulars.iter().enumerate().filter_map(|(index, column)| {
             let value = take(&values, column)?;
-            Some((index as u16, Cell::live(0, value.as_slice())))
+            Some((index as u16, stamp.cell(value.as_slice())))
         });
-        let row =
-            Row { marker: Some(Liveness::live(0)), cells: cells.collect(), ..Row::new(Clustering::new(&clustering)) };
+        let marker = match stamp.ttl_s {
+            0 => Liveness::live(stamp.timestamp),
+            ttl_s => Liveness::expiring(stamp.timestamp, ttl_s, stamp.now_s),
+        };
+        let row = Row { marker: Some(marker), cells: cells.collect(), ..Row::new(Clustering::new(&clustering)) };
         if !by_key.contains_key(&key) {
             order.push(key.clone());
         }

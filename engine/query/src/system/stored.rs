@@ -1,7 +1,9 @@
-//! System tables whose rows are stored as a user's are, on this node alone.
+//! System tables whose rows are stored as a user's are: those of `system` on this node alone, those of replicated
+//! keyspaces on their replicas.
 //!
-//! Storage opens them beside the schema's tables. Whoever writes one of them applies mutations to the shard that owns
-//! the partition's token; statements may only read them.
+//! Storage opens them beside the schema's tables. Whoever writes one of `system` applies mutations to the shard that
+//! owns the partition's token; statements may only read them. Names, types and keys are those of Apache Cassandra
+//! (`SystemKeyspace`, `TraceKeyspace`) and Scylla (`tracing/trace_keyspace_helper.cc`, `audit/audit_cf_storage_helper.cc`).
 
 use std::sync::Arc;
 
@@ -12,9 +14,29 @@ use crate::ddl;
 /// What this node has promised, accepted and committed of conditional writes: Cassandra's `system.paxos`.
 pub const PAXOS: &str = "paxos";
 
-const TABLES: &[&str] = &["CREATE TABLE system.paxos (row_key blob, cf_id uuid, in_progress_ballot timeuuid, \
+const TABLES: &[&str] = &[
+    "CREATE TABLE system.paxos (row_key blob, cf_id uuid, in_progress_ballot timeuuid, \
      most_recent_commit blob, most_recent_commit_at timeuuid, most_recent_commit_version int, proposal blob, \
-     proposal_ballot timeuuid, proposal_version int, PRIMARY KEY (row_key, cf_id)) WITH gc_grace_seconds = 0"];
+     proposal_ballot timeuuid, proposal_version int, PRIMARY KEY (row_key, cf_id)) WITH gc_grace_seconds = 0",
+    "CREATE TABLE system_traces.sessions (session_id uuid PRIMARY KEY, client inet, command text, coordinator inet, \
+     coordinator_port int, duration int, parameters frozen<map<text, text>>, request text, request_size int, \
+     response_size int, started_at timestamp, username text) WITH gc_grace_seconds = 0",
+    "CREATE TABLE system_traces.events (session_id uuid, event_id timeuuid, activity text, scylla_parent_id bigint, \
+     scylla_span_id bigint, source inet, source_elapsed int, source_port int, thread text, \
+     PRIMARY KEY (session_id, event_id)) WITH gc_grace_seconds = 0",
+    "CREATE TABLE system_traces.sessions_time_idx (minute timestamp, started_at timestamp, session_id uuid, \
+     PRIMARY KEY (minute, started_at, session_id)) WITH gc_grace_seconds = 0",
+    "CREATE TABLE system_traces.node_slow_log (start_time timeuuid, node_ip inet, shard int, command text, \
+     date timestamp, duration int, parameters frozen<map<text, text>>, session_id uuid, source_ip inet, \
+     table_names frozen<set<text>>, username text, PRIMARY KEY (start_time, node_ip, shard)) \
+     WITH gc_grace_seconds = 0",
+    "CREATE TABLE system_traces.node_slow_log_time_idx (minute timestamp, started_at timestamp, session_id uuid, \
+     node_ip inet, shard int, start_time timeuuid, PRIMARY KEY (minute, started_at, session_id)) \
+     WITH gc_grace_seconds = 0",
+    "CREATE TABLE audit.audit_log (date timestamp, node inet, event_time timeuuid, category text, consistency text, \
+     error boolean, keyspace_name text, operation text, source inet, table_name text, username text, \
+     PRIMARY KEY ((date, node), event_time))",
+];
 
 /// The definitions, for storage to open.
 pub fn stored_tables() -> Vec<Arc<TableDef>> {

@@ -5,12 +5,8 @@ use std::collections::BTreeMap;
 use types::{Replication, TableDef, collection};
 
 use super::facts::Facts;
-use super::rows::{Values, boolean, inet, int, map, text, uuid};
+use super::values::{Values, bigint, boolean, inet, int, map, text, uuid};
 use super::{RELEASE_VERSION, View};
-
-fn bigint(value: i64) -> Vec<u8> {
-    value.to_be_bytes().to_vec()
-}
 
 pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Values> {
     match (table.keyspace.as_str(), table.name.as_str()) {
@@ -167,9 +163,13 @@ fn clients(facts: &Facts) -> Vec<Values> {
                 ("connection_stage", text(stage)),
                 ("protocol_version", int(client.protocol_version.into())),
                 ("shard_id", int(shard as i32)),
-                ("ssl_enabled", boolean(client.encrypted)),
+                ("ssl_enabled", boolean(client.encryption.is_some())),
                 ("username", text(client.user.as_deref().unwrap_or("anonymous"))),
             ]);
+            if let Some(encryption) = &client.encryption {
+                row.insert("ssl_protocol", text(&encryption.protocol));
+                row.insert("ssl_cipher_suite", text(&encryption.cipher_suite));
+            }
             for (column, option) in [("driver_name", "DRIVER_NAME"), ("driver_version", "DRIVER_VERSION")] {
                 if let Some(value) = options.get(option) {
                     row.insert(column, text(value));

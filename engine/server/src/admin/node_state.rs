@@ -142,10 +142,10 @@ pub(super) async fn answer(node: &Rc<Node>, request: &Request, path: &[&str]) ->
         (Method::Post, ["native_transport"]) => set_accepting(node, true).await.map(|()| Value::Null),
         (Method::Delete, ["native_transport"]) => set_accepting(node, false).await.map(|()| Value::Null),
         (Method::Get, ["rpc_server"]) => Ok(json!(false)),
-        (Method::Get, ["trace_probability"]) => Ok(json!(node.trace_probability.get())),
+        (Method::Get, ["trace_probability"]) => Ok(json!(node.journal.trace_probability())),
         (Method::Post, ["trace_probability"]) => {
             let probability = probability(request)?;
-            let set = move |node: Rc<Node>| async move { node.trace_probability.set(probability) };
+            let set = move |node: Rc<Node>| async move { node.journal.set_trace_probability(probability) };
             node.on_every_shard("trace-probability", set).await?;
             Ok(Value::Null)
         }
@@ -167,6 +167,10 @@ pub(super) async fn answer(node: &Rc<Node>, request: &Request, path: &[&str]) ->
                 }
             }
             Ok(Value::Null)
+        }
+        (Method::Post, ["reload_ssl"]) => {
+            let changed = crate::tls::reload(node).await.map_err(Refusal::Failed)?;
+            Ok(json!(changed))
         }
         (Method::Post, ["drain"]) => drain(node).await,
         _ => Err(Refusal::NotFound),

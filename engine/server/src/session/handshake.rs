@@ -10,6 +10,9 @@ use query::Authenticator;
 
 use super::Session;
 
+/// With it a client asks that conditional statements are marked when they are prepared.
+const LWT_MARK: &str = "SCYLLA_LWT_ADD_METADATA_MARK";
+
 /// How far a connection is. A request for a statement is taken only when it is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -37,6 +40,7 @@ impl Session {
         match Request::decode(&header, body) {
             Ok(Request::Startup(options)) if self.stage.get() == Stage::New => match self.startup(&options) {
                 Ok(compression) => {
+                    self.client.set_lwt_mark(options.iter().any(|(name, _)| *name == LWT_MARK));
                     if let Some(id) = self.registered {
                         self.node.clients.started(id, &options, header.version as u8);
                     }
@@ -65,18 +69,25 @@ impl Session {
         let (shard, shards) = (shard.to_string(), shards.to_string());
         let ignore_msb = query::IGNORE_MSB.to_string();
         let host_id = types::uuid::to_text(&self.node.topology.local().host_id.to_be_bytes());
-        let options: [(&str, &[&str]); 9] = [
+        let aware = |encrypted| self.serving.shard_aware_port(encrypted).map(|port| port.to_string());
+        let (plain, encrypted) = (aware(false), aware(true));
+        let options: [(&str, &[&str]); 12] = [
             ("CQL_VERSION", &[query::CQL_VERSION]),
             ("COMPRESSION", &["lz4", "snappy"]),
             ("PROTOCOL_VERSIONS", &Version::NAMES),
             ("SCYLLA_HOST_ID", &[&host_id]),
+            (LWT_MARK, &[query::LWT_MARK_OPTION]),
             ("SCYLLA_NR_SHARDS", &[&shards]),
             ("SCYLLA_PARTITIONER", &["org.apache.cassandra.dht.Murmur3Partitioner"]),
             ("SCYLLA_SHARD", &[&shard]),
             ("SCYLLA_SHARDING_ALGORITHM", &["biased-token-round-robin"]),
             ("SCYLLA_SHARDING_IGNORE_MSB", &[&ignore_msb]),
+            ("SCYLLA_SHARD_AWARE_PORT", &[plain.as_deref().unwrap_or_default()]),
+            ("SCYLLA_SHARD_AWARE_PORT_SSL", &[encrypted.as_deref().unwrap_or_default()]),
         ];
-        self.reply(stream, Opcode::Supported, |out| encode_supported(out, &options));
+        // A port that there is not is not told of.
+        let told: Vec<_> = options.into_iter().filter(|(_, values)| *values != [""]).collect();
+        self.reply(stream, Opcode::Supported, |out| encode_supported(out, &told));
     }
 
     fn startup(&self, options: &[(&str, &str)]) -> Result<Compression, Error> {
@@ -100,6 +111,13 @@ impl Session {
                 self.reply(stream, Opcode::Ready, |_| ());
                 self.stage.set(Stage::Ready);
             }
+            Authenticator::Certificate => match self.node.identify(self.certified.as_deref()) {
+                Ok(role) => {
+                    self.logged_in(&role);
+                    self.reply(stream, Opcode::Ready, |_| ());
+                }
+                Err(error) => self.refuse(stream, error),
+            },
             Authenticator::Password => {
                 let class = Authenticator::PASSWORD_CLASS;
                 self.reply(stream, Opcode::Authenticate, |out| encode_authenticate(out, class));
@@ -116,17 +134,27 @@ impl Session {
 
     /// One attempt after another: a client may try again on the same connection.
     fn authenticate(self: &Rc<Self>, stream: i16, token: Vec<u8>) {
-        self.run(async move |session| match session.node.authenticate(&token).await {
-            Ok(role) => {
-                session.client.log_in(&role);
-                if let Some(id) = session.registered {
-                    session.node.clients.logged_in(id, &role);
+        self.run(async move |session| {
+            let found = session.node.authenticate(&token).await;
+            // The name that was said, for who looks after the node; the client is not told whether it exists.
+            let said = token.split(|&byte| byte == 0).nth(1).map(String::from_utf8_lossy).unwrap_or_default();
+            session.node.audit_login(&session.client, &said, found.is_err()).await;
+            match found {
+                Ok(role) => {
+                    session.logged_in(&role);
+                    session.reply(stream, Opcode::AuthSuccess, |out| encode_auth_token(out, None));
                 }
-                session.stage.set(Stage::Ready);
-                session.reply(stream, Opcode::AuthSuccess, |out| encode_auth_token(out, None));
+                Err(error) => session.refuse(stream, error),
             }
-            Err(error) => session.refuse(stream, error),
         });
+    }
+
+    fn logged_in(&self, role: &str) {
+        self.client.log_in(role);
+        if let Some(id) = self.registered {
+            self.node.clients.logged_in(id, role);
+        }
+        self.stage.set(Stage::Ready);
     }
 
     fn register(self: &Rc<Self>, kinds: &[EventKind]) {

@@ -14,15 +14,17 @@ mod transport;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use cql::frame::{self, FLAG_WARNING};
+use cql::frame::{self, FLAG_TRACING, FLAG_WARNING};
 use cql::response::{Error, encode_warnings};
 use cql::{Compression, FrameError, Header, Opcode, Request, Version};
-use query::{Client, Node};
+use query::{Client, Node, Watched};
 use reactor::sync::Notify;
 use reactor::{Buf, Group, Work};
 
 pub(crate) use budget::{Budget, Claim};
 pub(crate) use transport::Transport;
+
+use crate::listeners::Serving;
 
 use handshake::Stage;
 use inbound::{Inbound, InboundError};
@@ -53,14 +55,22 @@ struct Session {
     listeners: RefCell<Vec<u64>>,
     /// The connection among the node's clients, if its other end is known.
     registered: Option<u64>,
+    /// The role that the client's certificate names.
+    certified: Option<String>,
+    serving: Rc<Serving>,
 }
 
 /// Serves one connection until its client ends it or breaks the protocol.
-pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budget>, in_flight_max: usize) {
+pub(crate) async fn serve(serving: Rc<Serving>, transport: Transport) {
+    let (node, budget, in_flight_max) = (serving.node.clone(), serving.budget.clone(), serving.requests_max);
     node.counts.connection(true);
-    let registered = transport.peer_addr().ok().map(|address| node.clients.add(address, false));
+    let client = Client::new();
+    let registered = transport.peer_addr().ok().map(|address| {
+        client.set_address(address);
+        node.clients.add(address, transport.encryption())
+    });
     let session = Rc::new(Session {
-        client: Client::new(),
+        client,
         outbox: Outbox::new(budget.clone()),
         budget,
         stage: Cell::default(),
@@ -70,6 +80,8 @@ pub(crate) async fn serve(node: Rc<Node>, transport: Transport, budget: Rc<Budge
         progress: Notify::new(),
         listeners: RefCell::default(),
         registered,
+        certified: transport.certificate_names().and_then(|names| serving.identities.role_of(&names)),
+        serving,
         node,
     });
     let writer = {
@@ -181,12 +193,30 @@ impl Session {
 
     fn execute(self: &Rc<Self>, header: Header, body: Vec<u8>) {
         let Some(claim) = self.budget.claim(body.len()) else { return self.refuse(header.stream, overloaded()) };
+        if let Some(watched) = self.node.watch(header.wants_tracing(), &self.client, body.len()) {
+            return self.execute_watched(header, body, watched, claim);
+        }
         self.run(async move |session| {
-            let outcome = match Request::decode(&header, &body) {
-                Ok(request) => session.node.execute(&session.client, request).await,
-                Err(error) => Err(Error::protocol(error.to_string())),
-            };
-            session.answer(header.stream, outcome);
+            let outcome = session.perform(&header, &body).await;
+            session.answer(header.stream, outcome, None);
+            drop(claim);
+        });
+    }
+
+    async fn perform(&self, header: &Header, body: &[u8]) -> Result<query::Outcome, Error> {
+        match Request::decode(header, body) {
+            Ok(request) => self.node.execute(&self.client, request).await,
+            Err(error) => Err(Error::protocol(error.to_string())),
+        }
+    }
+
+    /// [`execute`](Self::execute) for a request of which something is to be written down.
+    fn execute_watched(self: &Rc<Self>, header: Header, body: Vec<u8>, watched: Rc<Watched>, claim: Claim) {
+        self.run(async move |session| {
+            let (node, client) = (&session.node, &session.client);
+            let outcome = Box::pin(node.watched(&watched, client, session.perform(&header, &body))).await;
+            let bytes = session.answer(header.stream, outcome, watched.asked_id());
+            node.conclude(watched, client, bytes);
             drop(claim);
         });
     }
@@ -202,7 +232,8 @@ impl Session {
         });
     }
 
-    fn answer(&self, stream: i16, outcome: Result<query::Outcome, Error>) {
+    /// Gives the frame's length. `trace`: where the client finds the trace that it has asked for.
+    fn answer(&self, stream: i16, outcome: Result<query::Outcome, Error>, trace: Option<[u8; 16]>) -> usize {
         let version = self.client.version();
         let counts = &self.node.counts;
         counts.requests_served.set(counts.requests_served.get() + 1);
@@ -214,7 +245,10 @@ impl Session {
             let opcode = if outcome.is_ok() { Opcode::Result } else { Opcode::Error };
             let warnings = outcome.as_ref().map_or(&[][..], query::Outcome::warnings);
             let warned = !warnings.is_empty() && version >= Version::V4;
-            let start = frame::begin_version(out, version, opcode, stream, if warned { FLAG_WARNING } else { 0 });
+            let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+            let flags = flag(warned, FLAG_WARNING) | flag(trace.is_some(), FLAG_TRACING);
+            let start = frame::begin_version(out, version, opcode, stream, flags);
+            out.extend(trace.iter().flatten());
             if warned {
                 encode_warnings(out, warnings);
             }
@@ -229,12 +263,14 @@ impl Session {
                 let before = self.answer_bytes.get();
                 self.answer_bytes.set(bytes.max(before - before / 8));
                 reactor::charge(Work::FrameEncode, bytes as u64);
+                return bytes;
             }
             Err(FrameError::BodyTooLong(_)) => {
                 self.refuse(stream, Error::invalid("The result is too large for a frame; ask for it in pages"));
             }
             Err(error) => self.refuse(stream, Error::server(error.to_string())),
         }
+        0
     }
 
     fn refuse(&self, stream: i16, error: Error) {
