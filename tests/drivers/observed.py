@@ -5,6 +5,7 @@ See observed.rs and python_driver.py.
 
 import http.client
 import json
+import threading
 import uuid
 
 import python_driver
@@ -20,6 +21,7 @@ def ask(method, path):
     api.request(method, path)
     answer = api.getresponse()
     text = answer.read()
+    api.close()
     assert answer.status == 200, text
     return json.loads(text) if text else None
 
@@ -110,6 +112,75 @@ class SlowQueries(Connected):
         self.assertFalse(any(row.command.startswith("INSERT") for row in self.log()))
         session = self.session.execute("SELECT * FROM system_traces.sessions WHERE session_id = %s", (row.session_id,))
         self.assertIsInstance(session.one().session_id, uuid.UUID)
+
+
+class StorageJournal(Connected):
+    def large(self, table):
+        def of(name):
+            where = "keyspace_name = 'drivers' AND table_name = %s"
+            return list(self.session.execute(f"SELECT * FROM system.{name} WHERE {where}", (table,)))
+
+        return {name: of(name) for name in ("large_partitions", "large_rows", "large_cells")}
+
+    def test_what_is_large_is_told_of_until_it_is_compacted(self):
+        thresholds = {
+            "compaction_large_partition_warning_threshold_mb": "0.05",
+            "compaction_large_row_warning_threshold_mb": "0.02",
+            "compaction_large_cell_warning_threshold_mb": "0.01",
+            "compaction_collection_elements_count_warning_threshold": "50",
+        }
+        for name, value in thresholds.items():
+            self.session.execute("UPDATE system.config SET value = %s WHERE name = %s", (value, name))
+        table = self.table("p text, c int, v text, s set<int>, PRIMARY KEY (p, c)")
+        self.session.execute(f"INSERT INTO {table} (p, c, v) VALUES ('small', 1, 'x')")
+        self.session.execute(f"INSERT INTO {table} (p, c, v) VALUES ('wide', 1, %s)", ("x" * 15_000,))
+        self.session.execute(f"INSERT INTO {table} (p, c, v) VALUES ('wide', 2, %s)", ("x" * 60_000,))
+        self.session.execute(f"INSERT INTO {table} (p, c, s) VALUES ('many', 3, %s)", (set(range(60)),))
+        ask("POST", f"/storage_service/keyspace_flush/drivers?cf={table}")
+        eventually(lambda: len(self.large(table)["large_cells"]) == 3, "three cells")
+        found = self.large(table)
+        self.assertEqual([(row.partition_key, row.rows) for row in found["large_partitions"]], [("wide", 2)])
+        self.assertEqual([(row.partition_key, row.clustering_key) for row in found["large_rows"]], [("wide", "2")])
+        cells = {(row.clustering_key, row.column_name, row.collection_elements) for row in found["large_cells"]}
+        self.assertEqual(cells, {("1", "v", None), ("2", "v", None), ("3", "s", 60)})
+        self.assertTrue(all(row.cell_size > 0 and row.sstable_name.endswith("-Data.db") for row in found["large_cells"]))
+        self.session.execute(f"DELETE FROM {table} WHERE p = 'wide'")
+        ask("POST", f"/storage_service/keyspace_compaction/drivers?cf={table}")
+        eventually(lambda: len(self.large(table)["large_cells"]) == 1, "what is left")
+        self.assertEqual(self.large(table)["large_partitions"], [])
+
+        def compactions():
+            rows = self.session.execute("SELECT * FROM system.compaction_history")
+            return [row for row in rows if row.columnfamily_name == table]
+
+        # Each shard compacts its own.
+        def became_less():
+            return any(row.bytes_in > row.bytes_out > 0 and row.rows_merged for row in compactions())
+
+        eventually(became_less, "a compaction that dropped something")
+        told = ask("GET", "/compaction_manager/compaction_history")
+        self.assertIn(table, {one["cf"] for one in told})
+
+
+class TopPartitions(Connected):
+    def test_the_busiest_come_first(self):
+        table = self.table("p text PRIMARY KEY, v int")
+        insert = self.session.prepare(f"INSERT INTO {table} (p, v) VALUES (?, ?)")
+        select = self.session.prepare(f"SELECT v FROM {table} WHERE p = ?")
+        sampled = []
+        path = f"/column_family/toppartitions/drivers:{table}?duration=2000&list_size=3"
+        sampler = threading.Thread(target=lambda: sampled.append(ask("GET", path)))
+        sampler.start()
+        while sampler.is_alive():
+            for n in range(20):
+                self.session.execute(insert, (f"rare {n}", n))
+                self.session.execute(insert, ("often", n))
+                self.session.execute(select, ("read",))
+        told = sampled[0]
+        self.assertEqual((told["write"][0]["partition"], len(told["write"])), ("often", 3))
+        self.assertEqual([one["partition"] for one in told["read"]], ["read"])
+        self.assertGreater(told["write"][0]["count"], 2 * told["write"][1]["count"])
+        self.assertEqual((told["write_cardinality"], told["read_cardinality"]), (21, 1))
 
 
 class AuditLog(Connected):

@@ -26,6 +26,16 @@ fn slow_queries() {
 }
 
 #[test]
+fn what_is_large_and_what_was_compacted() {
+    check("StorageJournal", Settings::default(), "");
+}
+
+#[test]
+fn busy_partitions() {
+    check("TopPartitions", Settings::default(), "");
+}
+
+#[test]
 fn the_audit_log() {
     let config = "audit: table\naudit_categories: DCL,DDL,AUTH,ADMIN,DML,QUERY\naudit_keyspaces: audited\n";
     check("AuditLog", Settings { secured: true, ..Settings::default() }, config);

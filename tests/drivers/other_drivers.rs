@@ -66,14 +66,23 @@ fn node_driver() {
     passes(Command::new("node").arg("checks.js").current_dir(place), server.address());
 }
 
-/// The checks of `python_driver.py`, whose classes these are, through Scylla's fork, which is aware of shards.
-#[test]
-fn scylla_driver_for_python() {
+/// Checks written for Python, with Scylla's fork of the driver, which is aware of shards.
+fn scylla_driver_passes(file: &str, classes: &[&str]) {
     let server = Server::start();
     let (host, port) = (server.address().ip().to_string(), server.address().port().to_string());
-    let classes = ["Connect", "Types", "Rows", "Paging", "Prepared", "Batches", "Schema", "Errors", "Concurrency"];
-    let arguments: Vec<&str> = [host.as_str(), port.as_str()].into_iter().chain(classes).collect();
-    let output = python::command(Driver::Scylla, "python_driver.py", &arguments).output();
+    let arguments: Vec<&str> = [host.as_str(), port.as_str()].iter().chain(classes).copied().collect();
+    let output = python::command(Driver::Scylla, file, &arguments).output();
     let output = output.expect("the environment's python starts");
     assert!(output.status.success(), "{}", python::both(&output));
+}
+
+#[test]
+fn scylla_driver_for_python() {
+    let classes = ["Connect", "Types", "Rows", "Paging", "Prepared", "Batches", "Schema", "Errors", "Concurrency"];
+    scylla_driver_passes("python_driver.py", &classes);
+}
+
+#[test]
+fn extensions_of_the_protocol() {
+    scylla_driver_passes("extensions.py", &["ShardAware", "Marks"]);
 }

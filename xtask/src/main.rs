@@ -2,7 +2,8 @@
 //!
 //! `test [ARGS]` runs every test: `cargo nextest run --workspace ARGS`, installing cargo-nextest first if it is not
 //! there, then the documentation's examples. `crash-points --points N` crashes a storage on simulated disks N times, each
-//! time at another operation. `instructions [record]` counts what storage's hot paths take, beside the figures recorded
+//! time at another operation. `fuzz [--seconds N]` gives decoders and parsers hostile bytes and texts, each for so long,
+//! and damages SSTables. `instructions [record]` counts what storage's hot paths take, beside the figures recorded
 //! before. `lint` is what has to hold before a commit: format and clippy.
 //! A chore fails with the exit status of the first command that fails; nothing is cleaned up or retried.
 
@@ -15,7 +16,7 @@ use std::process::{Command, ExitCode};
 const NEXTEST: &str = "0.9.151";
 
 const USAGE: &str = "usage: cargo xtask test [ARGUMENTS OF cargo nextest run] | cargo xtask lint \
-                     | cargo xtask crash-points --points N | cargo xtask instructions [record]";
+                     | cargo xtask crash-points --points N | cargo xtask fuzz [--seconds N] | cargo xtask instructions [record]";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
         (Some("test"), _) => test(&rest),
         (Some("lint"), true) => lint(),
         (Some("crash-points"), _) if matches!(&rest[..], [flag, _] if flag == "--points") => crash_points(&rest[1]),
+        (Some("fuzz"), true) => fuzz("60"),
+        (Some("fuzz"), false) if matches!(&rest[..], [flag, _] if flag == "--seconds") => fuzz(&rest[1]),
         (Some("instructions"), true) => instructions::run(false),
         (Some("instructions"), false) if rest == ["record"] => instructions::run(true),
         _ => {
@@ -66,6 +69,16 @@ fn test(arguments: &[String]) -> Result<(), Failed> {
 fn crash_points(points: &str) -> Result<(), Failed> {
     let test = ["test", "--release", "-p", "orrery-tests", "--test", "storage_faults", "crash", "--", "--nocapture"];
     run(cargo().args(test).env("ORRERY_CRASH_POINTS", points))
+}
+
+/// Each fuzzer for so many seconds; see `engine/cql/tests/fuzz.rs` and storage's `sstable/tests/fuzz.rs`, which counts
+/// cases: about a hundred a second.
+fn fuzz(seconds: &str) -> Result<(), Failed> {
+    let cases = seconds.parse::<u64>().map_or(100, |seconds| seconds.saturating_mul(100)).to_string();
+    let protocol = ["test", "--release", "-p", "orrery-cql", "--test", "fuzz", "--", "--nocapture", "--test-threads=1"];
+    run(cargo().args(protocol).env("ORRERY_FUZZ_SECONDS", seconds))?;
+    let storage = ["test", "--release", "-p", "orrery-storage", "--lib", "fuzz", "--", "--nocapture"];
+    run(cargo().args(storage).env("ORRERY_FUZZ_CASES", cases))
 }
 
 fn lint() -> Result<(), Failed> {

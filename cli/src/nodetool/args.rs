@@ -63,9 +63,25 @@ pub enum Command {
     /// Percentiles of a table's latencies and reads.
     #[command(alias = "cfhistograms")]
     Tablehistograms(Table),
+    /// The partitions that are read and written most, sampled for a while.
+    Toppartitions {
+        #[arg(value_name = "KEYSPACE", requires = "table")]
+        keyspace: Option<String>,
+        #[arg(value_name = "TABLE")]
+        table: Option<String>,
+        /// In milliseconds.
+        #[arg(value_name = "DURATION", default_value_t = 5000)]
+        duration: u64,
+        /// How many to list.
+        #[arg(short = 'k', default_value_t = 10, value_name = "N")]
+        count: usize,
+        /// How many counters to keep: more are more exact.
+        #[arg(short = 's', long, default_value_t = 256, value_name = "N")]
+        capacity: usize,
+    },
     /// What compacts now.
     Compactionstats,
-    /// What was compacted since the start.
+    /// What was compacted within a week.
     Compactionhistory,
     /// End the compactions that are going on.
     Stop,

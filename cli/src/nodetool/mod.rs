@@ -5,6 +5,7 @@ pub mod args;
 mod cluster;
 mod table;
 mod tables;
+mod top_partitions;
 
 use std::net::SocketAddr;
 
@@ -32,6 +33,10 @@ pub fn run(args: &Nodetool) -> Result<(), Failure> {
         }
         Command::Tablestats(chosen) => tables::stats(&api, chosen),
         Command::Tablehistograms(table) => tables::histograms(&api, table),
+        Command::Toppartitions { keyspace, table, duration, count, capacity } => {
+            let table = keyspace.as_deref().zip(table.as_deref());
+            top_partitions::print(&api, table, *duration, *count, *capacity)
+        }
         Command::Compactionstats => tables::compaction_stats(&api),
         Command::Compactionhistory => tables::compaction_history(&api),
         Command::Stop => api.post("/compaction_manager/stop_compaction", &[]).map(drop),

@@ -37,7 +37,7 @@ pub use clients::{Clients, ConnectedClient, Encryption};
 pub use counts::{Counts, CountsView, DRIFT_CLASSES_US};
 pub use error::QueryError;
 pub use execute::{Client, Outcome};
-pub use journal::{Journal, Watched};
+pub use journal::{CompactionEntry, Journal, Sampled, TopPartition, Watched};
 pub use node::{Config, IGNORE_MSB, Node, Timeouts};
 pub use prepared::LWT_MARK_OPTION;
 pub use replica::ReplicaHandler;

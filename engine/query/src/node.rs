@@ -19,7 +19,7 @@ use crate::access::{Authenticator, Authorizer, Hasher};
 use crate::clients::Clients;
 use crate::counts::Counts;
 use crate::error::{QueryError, invalid, server};
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::prepared::PreparedCache;
 use crate::replica::CounterTurns;
 use crate::replica::paxos::Locks;
@@ -157,6 +157,7 @@ impl Node {
         });
         node.take_schema(schema);
         view::build::start(&node);
+        journal::storage::start(&node);
         Ok(node)
     }
 
@@ -168,6 +169,7 @@ impl Node {
         let set = move |node: Rc<Node>| {
             let result = node.settings.set(&name, &value, Origin::Cql);
             node.journal.settings_changed(&node.settings);
+            node.storage.set_large_thresholds(journal::storage::thresholds(&node.settings));
             async move { result }
         };
         self.on_every_shard("set-setting", set).await.map(drop).map_err(server)

@@ -213,7 +213,7 @@ impl Storage {
             (memtable.def.clone(), memtable.encoding_stats(), memtable.partitions() as u64)
         };
         let writer = Writer::create(&table.folder, generation, def.clone(), stats, keys).await?;
-        let mut writer = writer.column_index_bytes(self.config().column_index_bytes);
+        let mut writer = writer.column_index_bytes(self.config().column_index_bytes).watched_by(self.events.watch());
         let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
         let mut written = false;
         loop {

@@ -20,6 +20,7 @@ mod config;
 mod curve;
 mod data;
 mod error;
+mod events;
 mod flush;
 mod folders;
 mod histogram;
@@ -50,11 +51,12 @@ pub use data::{
     Malformed, Mutation, NEVER_S, Partition, RangeTombstone, Row, Slice, Stamp, counter, expiry_s,
 };
 pub use error::Error;
+pub use events::{Event, Large, LargeKind, LargeThresholds};
 pub use histogram::Histogram;
 pub use read::Page;
 pub use refresh::RefreshReport;
 pub use reshard::{reshard, wait_for_layout};
 pub use snapshot::Snapshot;
-pub use sstable::{Compression, Compressor};
+pub use sstable::{Compression, Compressor, data_file_name};
 pub use stats::{CacheStats, CommitlogStats, Stats, TableStats};
 pub use storage::Storage;

@@ -16,6 +16,7 @@ use crate::compaction;
 use crate::compaction::running::Compactions;
 use crate::data::codec::Checked;
 use crate::data::{MutationHead, check_partition};
+use crate::events::{Event, Events, LargeThresholds};
 use crate::manifest::Manifest;
 use crate::memory::Memory;
 use crate::memtable::Memtable;
@@ -52,6 +53,7 @@ pub struct Storage {
     pub(crate) automatic_flushes: Cell<usize>,
     signals: Rc<Signals>,
     pub(crate) compactions: Compactions,
+    pub(crate) events: Rc<Events>,
     /// While the commit log is replayed: behind the last record that was.
     replaying: Cell<Option<Position>>,
 }
@@ -117,6 +119,7 @@ impl Storage {
             automatic_flushes: Cell::new(0),
             signals: Rc::default(),
             compactions: Compactions::default(),
+            events: Rc::default(),
             replaying: Cell::new(Some(Position::default())),
         });
         storage.replay(&segments).await?;
@@ -160,6 +163,16 @@ impl Storage {
         self.log.replayed(applied.get(), skipped.get());
         self.release_segments();
         Ok(())
+    }
+
+    /// `listener` is told what is worth writing down, from now on; it must not wait.
+    pub fn listen(&self, listener: Rc<dyn Fn(Event)>) {
+        self.events.listen(listener);
+    }
+
+    /// From what size on the listener is told of what is in SSTables.
+    pub fn set_large_thresholds(&self, thresholds: LargeThresholds) {
+        self.events.set_thresholds(thresholds);
     }
 
     /// Makes a table known, with its folder. Known already: nothing happens.

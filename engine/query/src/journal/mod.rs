@@ -1,5 +1,5 @@
 //! What the node writes down of its own work, in tables that can be read: traces (`trace`), queries that took long
-//! (`slow`), who did what (`audit`).
+//! (`slow`), who did what (`audit`), what storage tells of (`storage`); and which partitions are busy (`top`).
 //!
 //! A request is watched when somebody may want to know of it; the others pay for a look at one flag. What a watched
 //! request does is noted in memory while it is done, and what is to be kept is written behind its answer, but for the
@@ -9,6 +9,8 @@ mod audit;
 mod masked;
 mod record;
 mod slow;
+pub(crate) mod storage;
+mod top;
 mod trace;
 mod watched;
 
@@ -24,6 +26,8 @@ use crate::node::Node;
 use crate::plan::Planned;
 use crate::settings::Settings;
 
+pub use self::storage::CompactionEntry;
+pub use top::{Sampled, Sampling, TopPartition};
 pub use watched::Watched;
 
 use audit::Audit;
@@ -45,6 +49,8 @@ pub struct Journal {
     slow: Cell<Option<Slow>>,
     audit: RefCell<Option<Rc<Audit>>>,
     pending: Cell<usize>,
+    with_entries: RefCell<storage::WithEntries>,
+    pub sampling: Sampling,
 }
 
 impl Journal {

@@ -51,10 +51,11 @@ pub(crate) async fn apply(node: &Rc<Node>, token: Token, mutation: Vec<u8>) -> R
 }
 
 async fn apply_here(node: &Rc<Node>, mutation: &[u8]) -> Result<(), String> {
-    if let Ok((table, _)) = Mutation::peek(mutation)
-        && let Some(viewed) = node.viewed(table)
-    {
-        return Box::pin(crate::view::apply(node, &viewed, mutation)).await;
+    if let Ok((table, key)) = Mutation::peek(mutation) {
+        node.journal.sampling.wrote(table, key);
+        if let Some(viewed) = node.viewed(table) {
+            return Box::pin(crate::view::apply(node, &viewed, mutation)).await;
+        }
     }
     node.storage.apply(mutation).await.map_err(|error| error.to_string())
 }
@@ -83,6 +84,7 @@ fn check_version(node: &Node, table: TableId, version: u64) -> Result<(), String
 
 async fn read_here(node: &Node, version: u64, command: ReadCommand) -> Result<Option<Partition>, String> {
     check_version(node, command.table, version)?;
+    node.journal.sampling.read(command.table, &command.key);
     node.storage.read(command).await.map_err(|error| error.to_string())
 }
 

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use storage::{CompactionRecord, Stats};
+use storage::Stats;
 use types::TableDef;
 
 use crate::clients::ConnectedClient;
@@ -18,7 +18,6 @@ pub struct Facts {
     pub settings: Vec<(&'static str, Kind, Value, Origin)>,
     /// Of each shard.
     pub stats: Vec<Stats>,
-    pub compactions: Vec<Vec<CompactionRecord>>,
     pub clients: Vec<Vec<ConnectedClient>>,
     pub snapshots: Vec<TableSnapshot>,
     pub uptime_ms: u64,
@@ -38,10 +37,6 @@ impl Facts {
             ("system", "runtime_info" | "size_estimates" | "cluster_status") => {
                 let stats = |node: Rc<Node>| async move { node.storage.stats() };
                 facts.stats = node.on_every_shard("stats", stats).await.map_err(server)?;
-            }
-            ("system", "compaction_history") => {
-                let history = |node: Rc<Node>| async move { node.storage.compaction_history() };
-                facts.compactions = node.on_every_shard("compaction-history", history).await.map_err(server)?;
             }
             ("system", "clients") => {
                 let clients = |node: Rc<Node>| async move { node.clients.all() };

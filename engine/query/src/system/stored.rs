@@ -3,7 +3,8 @@
 //!
 //! Storage opens them beside the schema's tables. Whoever writes one of `system` applies mutations to the shard that
 //! owns the partition's token; statements may only read them. Names, types and keys are those of Apache Cassandra
-//! (`SystemKeyspace`, `TraceKeyspace`) and Scylla (`tracing/trace_keyspace_helper.cc`, `audit/audit_cf_storage_helper.cc`).
+//! (`SystemKeyspace`, `TraceKeyspace`) and Scylla (`db/system_keyspace.cc`, `tracing/trace_keyspace_helper.cc`,
+//! `audit/audit_cf_storage_helper.cc`).
 
 use std::sync::Arc;
 
@@ -18,6 +19,22 @@ const TABLES: &[&str] = &[
     "CREATE TABLE system.paxos (row_key blob, cf_id uuid, in_progress_ballot timeuuid, \
      most_recent_commit blob, most_recent_commit_at timeuuid, most_recent_commit_version int, proposal blob, \
      proposal_ballot timeuuid, proposal_version int, PRIMARY KEY (row_key, cf_id)) WITH gc_grace_seconds = 0",
+    "CREATE TABLE system.compaction_history (id uuid PRIMARY KEY, bytes_in bigint, bytes_out bigint, \
+     columnfamily_name text, compacted_at timestamp, compaction_type text, keyspace_name text, \
+     rows_merged frozen<map<int, bigint>>, shard_id int, started_at timestamp) WITH gc_grace_seconds = 0",
+    "CREATE TABLE system.large_partitions (keyspace_name text, table_name text, sstable_name text, \
+     partition_size bigint, partition_key text, compaction_time timestamp, range_tombstones bigint, rows bigint, \
+     PRIMARY KEY ((keyspace_name, table_name), sstable_name, partition_size, partition_key)) \
+     WITH CLUSTERING ORDER BY (sstable_name ASC, partition_size DESC, partition_key ASC)",
+    "CREATE TABLE system.large_rows (keyspace_name text, table_name text, sstable_name text, row_size bigint, \
+     partition_key text, clustering_key text, compaction_time timestamp, \
+     PRIMARY KEY ((keyspace_name, table_name), sstable_name, row_size, partition_key, clustering_key)) \
+     WITH CLUSTERING ORDER BY (sstable_name ASC, row_size DESC, partition_key ASC, clustering_key ASC)",
+    "CREATE TABLE system.large_cells (keyspace_name text, table_name text, sstable_name text, cell_size bigint, \
+     partition_key text, clustering_key text, column_name text, collection_elements bigint, \
+     compaction_time timestamp, PRIMARY KEY ((keyspace_name, table_name), sstable_name, cell_size, partition_key, \
+     clustering_key, column_name)) WITH CLUSTERING ORDER BY (sstable_name ASC, cell_size DESC, partition_key ASC, \
+     clustering_key ASC, column_name ASC)",
     "CREATE TABLE system_traces.sessions (session_id uuid PRIMARY KEY, client inet, command text, coordinator inet, \
      coordinator_port int, duration int, parameters frozen<map<text, text>>, request text, request_size int, \
      response_size int, started_at timestamp, username text) WITH gc_grace_seconds = 0",

@@ -1,7 +1,7 @@
 //! Tables of keyspace `system` that show the node at work, and those that Scylla has beside the schema's.
 //!
 //! Names, types and keys follow Scylla's `docs/dev/system_keyspace.md`, `db/virtual_tables.cc` and
-//! `db/schema_tables.cc`, and Apache Cassandra's `SystemKeyspace` for `compaction_history`.
+//! `db/schema_tables.cc`.
 
 pub(super) const TABLES: &[&str] = &[
     "CREATE TABLE system.scylla_local (key text PRIMARY KEY, value text)",
@@ -21,9 +21,6 @@ pub(super) const TABLES: &[&str] = &[
      shard_id int, ssl_cipher_suite text, ssl_enabled boolean, ssl_protocol text, username text, \
      PRIMARY KEY (address, port, client_type))",
     "CREATE TABLE system.one_row (\"system$dummy\" text PRIMARY KEY)",
-    "CREATE TABLE system.compaction_history (id uuid PRIMARY KEY, bytes_in bigint, bytes_out bigint, \
-     columnfamily_name text, compacted_at timestamp, compaction_type text, keyspace_name text, \
-     rows_merged frozen<map<int, bigint>>, shard_id int, started_at timestamp)",
     "CREATE TABLE system_schema.scylla_tables (keyspace_name text, table_name text, \
      cdc frozen<map<text, text>>, partitioner text, version uuid, PRIMARY KEY (keyspace_name, table_name))",
     "CREATE TABLE system_schema.scylla_keyspaces (keyspace_name text PRIMARY KEY, initial_tablets int, \

@@ -20,7 +20,6 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
         ("system", "clients") => clients(facts),
         ("system", "snapshots") => snapshots(facts),
         ("system", "one_row") => vec![BTreeMap::from([("system$dummy", text(""))])],
-        ("system", "compaction_history") => compaction_history(view, facts),
         ("system", "size_estimates") => size_estimates(view, facts),
         ("system_schema", "scylla_tables") => scylla_tables(view),
         _ => Vec::new(),
@@ -192,31 +191,6 @@ fn snapshots(facts: &Facts) -> Vec<Values> {
         ])
     };
     facts.snapshots.iter().map(row).collect()
-}
-
-fn compaction_history(view: &View<'_>, facts: &Facts) -> Vec<Values> {
-    let mut rows = Vec::new();
-    for (shard, records) in facts.compactions.iter().enumerate() {
-        for (at, record) in records.iter().enumerate() {
-            let Some(table) = view.schema.table_by_id(record.table) else { continue };
-            let ended_ms = (record.ended_us / 1000) as i64;
-            let merged: Vec<[Vec<u8>; 2]> =
-                record.rows_merged.iter().map(|(n, count)| [int(*n as i32), bigint(*count as i64)]).collect();
-            rows.push(BTreeMap::from([
-                ("id", types::uuid::from_time(record.ended_us as i64, 0, (shard << 32 | at) as u64).to_vec()),
-                ("keyspace_name", text(&table.keyspace)),
-                ("columnfamily_name", text(&table.name)),
-                ("compacted_at", bigint(ended_ms)),
-                ("started_at", bigint(ended_ms - (record.duration_ns / 1_000_000) as i64)),
-                ("compaction_type", text(format!("{:?}", record.kind))),
-                ("bytes_in", bigint(record.bytes_in as i64)),
-                ("bytes_out", bigint(record.bytes_out as i64)),
-                ("shard_id", int(shard as i32)),
-                ("rows_merged", collection::write_collection(merged.len(), merged.iter().flatten().map(Vec::as_slice))),
-            ]));
-        }
-    }
-    rows
 }
 
 /// A row for each range that this node is the first replica of; keys are taken to lie evenly on the ring.

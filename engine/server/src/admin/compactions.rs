@@ -36,27 +36,17 @@ async fn running(node: &Node) -> Answer {
     Ok(all.into_iter().flatten().filter_map(entry).collect())
 }
 
-async fn history(node: &Node) -> Answer {
-    let shards = node.on_every_shard("history", |node| async move { node.storage.compaction_history() }).await?;
-    let mut all: Vec<_> = shards
-        .into_iter()
-        .enumerate()
-        .flat_map(|(shard, records)| records.into_iter().map(move |record| (record.ended_us, shard, record)))
-        .collect();
-    all.sort_by_key(|(ended_us, shard, _)| (*ended_us, *shard));
-    let entry = |(_, shard, one): (u64, usize, storage::CompactionRecord)| {
-        let (keyspace, table) = names(node, one.table)?;
+async fn history(node: &Rc<Node>) -> Answer {
+    let entry = |one: query::CompactionEntry| {
         let merged: Vec<Value> =
             one.rows_merged.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
-        Some(json!({
-            "id": types::uuid::to_text(&types::uuid::from_time(one.ended_us as i64, 0, shard as u64)),
-            "shard_id": shard, "ks": keyspace, "cf": table, "compaction_type": one.kind.name(),
-            "started_at": (one.ended_us / 1000).saturating_sub(one.duration_ns / 1_000_000),
-            "compacted_at": one.ended_us / 1000,
+        json!({
+            "id": types::uuid::to_text(&one.id), "shard_id": one.shard, "ks": one.keyspace, "cf": one.table,
+            "compaction_type": one.kind, "started_at": one.started_ms, "compacted_at": one.compacted_ms,
             "bytes_in": one.bytes_in, "bytes_out": one.bytes_out, "rows_merged": merged,
-        }))
+        })
     };
-    Ok(all.into_iter().filter_map(entry).collect())
+    Ok(node.compaction_history().await?.into_iter().map(entry).collect())
 }
 
 async fn sum(node: &Node, count: fn(&storage::TableStats) -> u64) -> Answer {

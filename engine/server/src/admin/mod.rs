@@ -13,6 +13,7 @@ mod node_state;
 mod snapshots;
 mod system;
 mod tables;
+mod top_partitions;
 mod views;
 
 use std::cell::Cell;
@@ -84,6 +85,7 @@ async fn answer(node: &Rc<Node>, service: Service, request: &Request) -> Respons
     let result = match parts(request).split_first() {
         Some((&"storage_service", rest)) => storage_service(node, request, rest).await,
         Some((&"column_family", ["built_indexes", table])) => views::built_indexes(node, table),
+        Some((&"column_family", ["toppartitions", table])) => top_partitions::of_table(node, request, table).await,
         Some((&"column_family", rest)) => tables::answer(node, request, rest).await,
         Some((&"compaction_manager", rest)) => compactions::answer(node, request, rest).await,
         Some((&("gossiper" | "failure_detector" | "snitch" | "endpoint_snitch_info"), _)) => {
@@ -104,6 +106,7 @@ async fn answer(node: &Rc<Node>, service: Service, request: &Request) -> Respons
 async fn storage_service(node: &Rc<Node>, request: &Request, rest: &[&str]) -> Answer {
     match rest {
         ["view_build_statuses", keyspace, view] => views::build_statuses(node, keyspace, view),
+        ["toppartitions"] => top_partitions::answer(node, request, None).await,
         ["snapshots", ..] => snapshots::answer(node, request, rest).await,
         [one, ..] if keyspaces::is_about(one) => keyspaces::answer(node, request, rest).await,
         _ => node_state::answer(node, request, rest).await,

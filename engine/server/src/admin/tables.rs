@@ -12,7 +12,7 @@ use super::http::{Method, Request};
 use super::{Answer, Refusal, keyspaces};
 
 /// A table from `keyspace:table`.
-fn named(node: &Node, name: &str) -> Result<Arc<TableDef>, Refusal> {
+pub(super) fn named(node: &Node, name: &str) -> Result<Arc<TableDef>, Refusal> {
     let (keyspace, table) = name
         .split_once(':')
         .ok_or_else(|| Refusal::Wrong(format!("Column family '{name}' is not fully qualified, use keyspace:name")))?;

@@ -334,6 +334,7 @@ impl<'a> Merge<'a> {
         let keys = (share as u64).clamp(1, self.partitions.max(1));
         let writer = Writer::create(&self.table.folder, generation, self.def.clone(), self.stats, keys).await?;
         let writer = writer.level(self.job.level).column_index_bytes(self.storage.config().column_index_bytes);
+        let writer = writer.watched_by(self.storage.events.watch());
         Ok(Output { writer, generation })
     }
 

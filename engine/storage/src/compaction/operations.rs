@@ -8,6 +8,7 @@ use super::merge::Keep;
 use super::picture::{Job, Kind};
 use super::running::{CompactionProgress, CompactionRecord};
 use crate::Error;
+use crate::events::Event;
 use crate::storage::Storage;
 use crate::table::Table;
 
@@ -97,6 +98,12 @@ impl Storage {
     /// What is being done to SSTables now.
     pub fn compactions(&self) -> Vec<CompactionProgress> {
         self.compactions.progress()
+    }
+
+    /// A compaction has ended well.
+    pub(crate) fn compacted(&self, record: CompactionRecord) {
+        self.compactions.record(record.clone());
+        self.events.tell(Event::Compacted(record));
     }
 
     /// What was done since the start, the oldest first; not more than some hundreds of entries.

@@ -148,7 +148,7 @@ impl Storage {
         let generation = table.take_generation(self.config());
         let (def, keys) = (table.def(), sstable.figures.partitions);
         let writer = Writer::create(&table.folder, generation, def.clone(), sstable.encoding_stats(), keys).await?;
-        let mut writer = writer.level(job.level);
+        let mut writer = writer.level(job.level).watched_by(self.events.watch());
         let (kept, lost) = rescue(sstable, &mut writer).await?;
         let mut outputs = Vec::new();
         let mut bytes_out = 0;
@@ -176,7 +176,7 @@ impl Storage {
         report.rewritten += 1;
         report.kept += kept;
         report.lost += lost;
-        self.compactions.record(CompactionRecord {
+        self.compacted(CompactionRecord {
             table: table.def().id,
             kind: Kind::Scrub,
             inputs: job.inputs.clone(),

@@ -185,7 +185,7 @@ impl Storage {
         if !merged.overtaken {
             add(&table.counts.compactions, 1);
             add(&table.counts.compacted_bytes, merged.bytes_out);
-            self.compactions.record(CompactionRecord {
+            self.compacted(CompactionRecord {
                 table: running.table,
                 kind: job.kind,
                 inputs: job.inputs.clone(),

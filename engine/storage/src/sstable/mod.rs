@@ -110,6 +110,11 @@ impl Descriptor {
     }
 }
 
+/// Name of the data file of an SSTable that a shard has written.
+pub fn data_file_name(generation: u64) -> String {
+    format!("{}-Data.db", Descriptor::own("", generation).prefix)
+}
+
 /// The generation that a file in a table's folder belongs to.
 pub(crate) fn parse_name(name: &str) -> Option<u64> {
     let (generation, _) = name.strip_prefix("me-")?.split_once("-big-")?;

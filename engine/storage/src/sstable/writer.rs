@@ -18,12 +18,14 @@ use super::summary::Summary;
 use super::unfiltered::{self, Marker};
 use crate::cache::BLOCK;
 use crate::data::{Position, compare_positions};
+use crate::events::Watch;
 use crate::{Bound, DeletionTime, Error, Partition, RangeTombstone, Row};
 
 /// Cassandra's default `column_index_size`.
 pub(crate) const COLUMN_INDEX_BYTES: u64 = 64 << 10;
 
 pub(crate) struct Writer {
+    generation: u64,
     descriptor: Descriptor,
     def: Arc<TableDef>,
     header: Header,
@@ -35,6 +37,8 @@ pub(crate) struct Writer {
     collector: Collector,
     builder: Builder,
     partition: Option<Open>,
+    /// Notes what is large, if somebody wants to know.
+    watch: Option<Watch>,
     last: Option<(Token, Vec<u8>)>,
     bytes: Vec<u8>,
     body: Vec<u8>,
@@ -69,12 +73,14 @@ impl Writer {
             def,
             data: Sink::create(descriptor.path("Data.db"), compression).await?,
             index: Sink::create(descriptor.path("Index.db"), None).await?,
+            generation,
             descriptor,
             summary: Summary::default(),
             filter: BloomFilter::new(keys.max(1), fp_chance),
             fp_chance,
             builder: Builder::new(COLUMN_INDEX_BYTES),
             partition: None,
+            watch: None,
             last: None,
             bytes: Vec::new(),
             body: Vec::new(),
@@ -90,6 +96,11 @@ impl Writer {
     /// The level that leveled compaction gives it.
     pub fn level(mut self, level: u32) -> Self {
         self.collector.level = level;
+        self
+    }
+
+    pub fn watched_by(mut self, watch: Option<Watch>) -> Self {
+        self.watch = watch;
         self
     }
 
@@ -128,8 +139,12 @@ impl Writer {
         if !self.header.statics.is_empty() {
             let none = Row::default();
             let row = static_row.unwrap_or(&none);
+            let head_len = self.bytes.len();
             unfiltered::write_row(&self.header, row, true, 0, &mut self.body, &mut self.bytes);
             self.collector.static_row(row);
+            if let Some(watch) = &mut self.watch {
+                watch.row(&self.def, row, true, (self.bytes.len() - head_len) as u64);
+            }
         }
         self.data.push(&self.bytes)?;
         let header_len = self.bytes.len() as u64;
@@ -190,6 +205,9 @@ impl Writer {
         self.bytes.clear();
         unfiltered::write_row(&self.header, row, false, partition.previous, &mut self.body, &mut self.bytes);
         self.collector.row(row);
+        if let Some(watch) = &mut self.watch {
+            watch.row(&self.def, row, false, self.bytes.len() as u64);
+        }
         self.put(Edge::of_row(&row.clustering))
     }
 
@@ -216,6 +234,9 @@ impl Writer {
         self.bytes.clear();
         unfiltered::write_marker(&self.header, &marker, partition.previous, &mut self.body, &mut self.bytes);
         self.collector.marker(&marker);
+        if let Some(watch) = self.watch.as_mut().filter(|_| marker.opens.is_some()) {
+            watch.range_tombstone();
+        }
         self.builder.set_open(marker.opens.as_ref().map(|(_, deletion)| *deletion));
         self.put(Edge::of_marker(&marker))
     }
@@ -238,7 +259,11 @@ impl Writer {
         self.bytes.clear();
         unfiltered::write_partition_end(&mut self.bytes);
         self.data.push(&self.bytes)?;
-        self.collector.end(self.data.position() - partition.start);
+        let bytes = self.data.position() - partition.start;
+        self.collector.end(bytes);
+        if let Some(watch) = &mut self.watch {
+            watch.end(key, bytes);
+        }
 
         let index_position = self.index.position();
         self.bytes.clear();
@@ -255,7 +280,8 @@ impl Writer {
 
     /// Makes all components durable, and their names. Gives the bytes on disk. The manifest does the rest.
     pub async fn finish(self) -> Result<u64, Error> {
-        let Self { descriptor, header, mut data, mut index, summary, filter, fp_chance, collector, .. } = self;
+        let Self { generation, descriptor, def, header, mut data, mut index, .. } = self;
+        let Self { summary, filter, fp_chance, collector, watch, .. } = self;
         let raw_bytes = data.position();
         let (sunk, index_sunk) = (data.seal()?, index.seal()?);
         let ratio = sunk.compression.is_some().then(|| sunk.len as f64 / raw_bytes.max(1) as f64);
@@ -295,6 +321,9 @@ impl Writer {
         }
         all(writes).await?;
         reactor::fs::sync_dir(&descriptor.folder).await.map_err(Error::io(&descriptor.folder, "sync folder"))?;
+        if let Some(watch) = watch {
+            watch.finish(def.id, generation);
+        }
         Ok(bytes)
     }
 }
