@@ -1,11 +1,11 @@
 //! One shard's storage: the way of a write and of a read, and the life of tables.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use reactor::sync::{Notify, Permit, Semaphore};
-use reactor::{Work, fs};
+use reactor::{Group, Work, fs};
 use types::hash::HashMap;
 use types::{TableDef, TableId, Token};
 
@@ -82,8 +82,21 @@ impl Drop for Storage {
     fn drop(&mut self) {
         if reactor::on_shard() {
             self.signals.close();
+            self.log.wake_waiting();
         }
     }
+}
+
+/// Lets waiting writes go on as the commit log gets room.
+fn spawn_admission(storage: Weak<Storage>, log: Rc<CommitLog>) {
+    let task = async move {
+        loop {
+            log.room_changed().await;
+            let Some(storage) = storage.upgrade() else { return };
+            storage.admit_writes();
+        }
+    };
+    drop(reactor::spawn(Group::CommitLog, "admission", task));
 }
 
 impl Storage {
@@ -123,6 +136,7 @@ impl Storage {
             replaying: Cell::new(Some(Position::default())),
         });
         storage.replay(&segments).await?;
+        spawn_admission(Rc::downgrade(&storage), storage.log.clone());
         flush::spawn(Rc::downgrade(&storage), storage.signals.clone());
         compaction::task::spawn(Rc::downgrade(&storage), storage.signals.clone());
         if storage.config.compaction_mb_per_s.is_none() {
@@ -393,7 +407,7 @@ impl Storage {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.memory().room() == 0 || self.log.is_full() || self.log_at_limit()
+        self.memory().room() == 0 || self.log.room() == 0 || self.log_at_limit()
     }
 
     pub(crate) fn log_too_large(&self) -> bool {
@@ -406,29 +420,28 @@ impl Storage {
         self.log.live_bytes() > (self.config.commitlog_limit_bytes / 4 * 5).max(least)
     }
 
-    /// Each write waits its turn, save for the commit log's writer, which serves all alike.
+    /// Each write waits its turn, for memory as for the commit log's disk: were all woken at each step, they would take
+    /// the time in which what they wait for is done.
     async fn wait_for_room(&self, bytes: usize) -> Result<(), Error> {
         self.log.check()?;
         add(&self.writes_blocked, 1);
-        if self.memory().room() == 0 || self.log_at_limit() || self.admission.is_waiting() {
+        if self.memory().room() == 0 || self.log_at_limit() {
             self.wake_flush();
-            // Those before this one may find room by now.
-            self.admit_writes();
-            self.admission.wait((bytes + WRITE_OVERHEAD) as u64).await;
         }
-        while self.log.is_full() {
-            self.log.check()?;
-            self.log.wait_for_room().await;
-        }
+        // Those before this one may find room by now.
+        self.admit_writes();
+        self.admission.wait((bytes + WRITE_OVERHEAD) as u64).await;
         Ok(())
     }
 
     /// Lets waiting writes go, as many as there is room for.
     pub(crate) fn admit_writes(&self) {
         if self.admission.is_waiting() {
-            let stopped = self.log.check().is_err();
-            let room = if stopped { u64::MAX } else { self.memory().room() };
-            self.admission.admit(if self.log_at_limit() && !stopped { 0 } else { room });
+            self.admission.admit(match self.log.check() {
+                Err(_) => u64::MAX,
+                Ok(()) if self.log_at_limit() => 0,
+                Ok(()) => self.memory().room().min(self.log.room()),
+            });
         }
     }
 

@@ -33,6 +33,9 @@ pub(crate) use replay::{remove_all, replay, segments};
 /// Chunks are sealed beyond this size: one write each, large enough for a disk's full bandwidth.
 const CHUNK_BYTES: usize = 128 << 10;
 
+/// While the writer is busy they grow up to this size: the slower the disk answers, the more goes with each write.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
 /// Sealed chunks that wait for the disk; beyond it writers wait. 8 MiB: a few milliseconds of a fast disk and a
 /// tenth of a second of a slow one.
 const PENDING_MAX: usize = 8 << 20;
@@ -63,7 +66,7 @@ pub(crate) struct CommitLog {
     waiters: RefCell<VecDeque<(Position, Waker)>>,
     /// Wakes the writer.
     work: Notify,
-    /// Wakes whoever waits for room.
+    /// Told of each change of what there is room for.
     room: Notify,
     /// When the oldest append that is not durable was made; 0 when all are.
     unsynced_since_ns: Cell<u64>,
@@ -138,14 +141,20 @@ impl CommitLog {
         self.appended.get()
     }
 
-    /// Whether the next append has to wait with [`CommitLog::wait_for_room`].
+    /// Bytes that may be appended before writers have to wait for the disk.
     #[inline]
-    pub fn is_full(&self) -> bool {
-        self.sealed_bytes.get() > PENDING_MAX || self.lagging.get()
+    pub fn room(&self) -> u64 {
+        if self.lagging.get() { 0 } else { PENDING_MAX.saturating_sub(self.sealed_bytes.get()) as u64 }
     }
 
-    pub async fn wait_for_room(&self) {
-        self.room.wait_until(|| !self.is_full() || self.check().is_err()).await;
+    /// Resolves when there is more room, or it is of no use to wait for it.
+    pub fn room_changed(&self) -> impl Future<Output = ()> {
+        self.room.notified()
+    }
+
+    /// Ends a [`CommitLog::room_changed`].
+    pub fn wake_waiting(&self) {
+        self.room.notify_all();
     }
 
     /// Tells how many records a replay applied and skipped.
@@ -191,7 +200,8 @@ impl CommitLog {
         reactor::charge(Work::CommitlogAppend, payload.len() as u64);
         let needed = RECORD_HEADER + payload.len();
         let active = &mut *self.active.borrow_mut();
-        if active.buf.len() > CHUNK_HEADER && active.buf.len() + needed > CHUNK_BYTES {
+        let most = if self.sealed_bytes.get() == 0 { CHUNK_BYTES } else { CHUNK_BYTES_MAX };
+        if active.buf.len() > CHUNK_HEADER && active.buf.len() + needed > most {
             self.seal(active);
         }
         let chunk_end = (active.buf.len() + needed).next_multiple_of(BLOCK);
