@@ -66,6 +66,11 @@ fn changes() {
 }
 
 #[test]
+fn guardrails() {
+    check_in("guardrails.py", "Guardrails");
+}
+
+#[test]
 fn compression() {
     check_in("protocol.py", "Compression");
 }

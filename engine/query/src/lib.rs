@@ -19,6 +19,7 @@ mod ddl;
 mod describe;
 mod error;
 mod execute;
+mod guardrails;
 mod journal;
 mod node;
 mod plan;

@@ -182,7 +182,11 @@ impl Node {
                 Box::pin(self.modify_virtual(modify, execution)).await?;
                 Ok(Outcome::Void)
             }
-            Plan::Select(select) => Box::pin(self.select(select, execution)).await.map(Outcome::Body),
+            Plan::Select(select) => {
+                let warnings = self.guard_select(client, select, parameters.page_size, &values)?;
+                let body = Box::pin(self.select(select, execution)).await?;
+                Ok(warnings.into_iter().fold(Outcome::Body(body), Outcome::warn))
+            }
             Plan::Batch(batch) => {
                 let context = self.context();
                 let timestamp = modify::timestamp_of(batch.timestamp.as_ref(), &values, &context)?;
@@ -199,11 +203,13 @@ impl Node {
                 Ok(warning.into_iter().fold(Outcome::Void, Outcome::warn))
             }
             Plan::Schema(ddl) => {
+                let warnings = self.guard_schema(client, ddl)?;
                 let change =
                     Box::pin(agreement::change(self, ddl.clone(), client.role().map(|role| role.to_string()))).await?;
-                Ok(change.map_or(Outcome::Void, |change| {
+                let outcome = change.map_or(Outcome::Void, |change| {
                     Outcome::of(|out| response::encode_schema_change(out, &change.to_protocol()))
-                }))
+                });
+                Ok(warnings.into_iter().fold(outcome, Outcome::warn))
             }
             Plan::Truncate { table, timeout } => {
                 let timeout = timeout_of(timeout.as_ref(), &values, &self.context())?;

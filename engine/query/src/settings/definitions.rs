@@ -10,6 +10,19 @@ const fn fixed(name: &'static str, kind: Kind, default: &'static str) -> Definit
     Definition { name, kind, default, live: false }
 }
 
+/// Each has a threshold that warns and one that refuses; negative ones do neither. As in `cassandra.yaml`.
+pub(super) const GUARDRAILS: [&str; 9] = [
+    "columns_per_table",
+    "fields_per_udt",
+    "in_select_cartesian_product",
+    "keyspaces",
+    "materialized_views_per_table",
+    "page_size",
+    "partition_keys_in_select",
+    "secondary_indexes_per_table",
+    "tables",
+];
+
 /// In the order of names.
 pub(super) const DEFINITIONS: &[Definition] = &[
     fixed("alternator_port", Kind::Number, "0"),
@@ -30,6 +43,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     live("cas_contention_timeout_in_ms", Kind::Number, "1000"),
     fixed("client_encryption_options", Kind::Json, ""),
     fixed("cluster_name", Kind::Text, ""),
+    live("columns_per_table_fail_threshold", Kind::Number, "-1"),
+    live("columns_per_table_warn_threshold", Kind::Number, "-1"),
     fixed("commitlog_directory", Kind::Text, ""),
     fixed("commitlog_segment_size_in_mb", Kind::Number, "32"),
     fixed("commitlog_sync", Kind::Text, "periodic"),
@@ -54,6 +69,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     fixed("enable_user_defined_functions", Kind::Flag, "true"),
     fixed("endpoint_snitch", Kind::Text, "SimpleSnitch"),
     fixed("experimental_features", Kind::List, "udf"),
+    live("fields_per_udt_fail_threshold", Kind::Number, "-1"),
+    live("fields_per_udt_warn_threshold", Kind::Number, "-1"),
+    live("in_select_cartesian_product_fail_threshold", Kind::Number, "-1"),
+    live("in_select_cartesian_product_warn_threshold", Kind::Number, "-1"),
+    live("keyspaces_fail_threshold", Kind::Number, "-1"),
+    live("keyspaces_warn_threshold", Kind::Number, "-1"),
     live("large_cell_fail_threshold_mb", Kind::Number, "0"),
     live("large_collection_elements_fail_threshold", Kind::Number, "0"),
     live("large_data_cql_warnings", Kind::Flag, "true"),
@@ -61,6 +82,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     live("large_row_fail_threshold_mb", Kind::Number, "0"),
     live("large_partition_rows_fail_threshold", Kind::Number, "0"),
     fixed("listen_address", Kind::Text, ""),
+    live("materialized_views_per_table_fail_threshold", Kind::Number, "-1"),
+    live("materialized_views_per_table_warn_threshold", Kind::Number, "-1"),
     live("max_concurrent_requests_per_shard", Kind::Number, "4294967295"),
     live("max_partition_key_restrictions_per_query", Kind::Number, "100"),
     live("max_clustering_key_restrictions_per_query", Kind::Number, "100"),
@@ -73,6 +96,10 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     fixed("native_shard_aware_transport_port", Kind::Number, "19042"),
     fixed("native_shard_aware_transport_port_ssl", Kind::Number, "0"),
     fixed("num_tokens", Kind::Number, "256"),
+    live("page_size_fail_threshold", Kind::Number, "-1"),
+    live("page_size_warn_threshold", Kind::Number, "-1"),
+    live("partition_keys_in_select_fail_threshold", Kind::Number, "-1"),
+    live("partition_keys_in_select_warn_threshold", Kind::Number, "-1"),
     fixed("partitioner", Kind::Text, "org.apache.cassandra.dht.Murmur3Partitioner"),
     live("permissions_update_interval_in_ms", Kind::Number, "2000"),
     live("permissions_validity_in_ms", Kind::Number, "2000"),
@@ -90,11 +117,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     live("restrict_replication_simplestrategy", Kind::TriState, "false"),
     live("restrict_twcs_without_default_ttl", Kind::TriState, "warn"),
     fixed("rpc_address", Kind::Text, ""),
+    live("secondary_indexes_per_table_fail_threshold", Kind::Number, "-1"),
+    live("secondary_indexes_per_table_warn_threshold", Kind::Number, "-1"),
     live("select_internal_page_size", Kind::Number, "10000"),
     live("slow_query_record_ttl_in_seconds", Kind::Number, "86400"),
     live("slow_query_threshold_in_us", Kind::Number, "500000"),
     live("slow_query_tracing", Kind::Flag, "false"),
     live("speculative_retry_user_table_default", Kind::Text, "99.0PERCENTILE"),
+    live("tables_fail_threshold", Kind::Number, "-1"),
+    live("tables_warn_threshold", Kind::Number, "-1"),
     live("tombstone_failure_threshold", Kind::Number, "100000"),
     live("tombstone_warn_threshold", Kind::Number, "1000"),
     live("truncate_request_timeout_in_ms", Kind::Number, "60000"),

@@ -5,10 +5,10 @@
 
 mod definitions;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use definitions::DEFINITIONS;
+use definitions::{DEFINITIONS, GUARDRAILS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -148,6 +148,8 @@ impl std::fmt::Display for Value {
 /// One shard's values.
 pub struct Settings {
     values: RefCell<BTreeMap<&'static str, (Value, Origin)>>,
+    /// Kept, for each SELECT asks.
+    has_guardrails: Cell<bool>,
 }
 
 /// By name, as [`definition`] finds them.
@@ -163,7 +165,8 @@ impl Settings {
     /// The defaults, with what the node was started with. Names and values are checked.
     pub fn new(given: &[(String, String)]) -> Result<Self, SettingError> {
         let read = |d: &Definition| Some((d.name, (d.kind.read(d.default)?, Origin::Default)));
-        let settings = Self { values: RefCell::new(DEFINITIONS.iter().filter_map(read).collect()) };
+        let values = RefCell::new(DEFINITIONS.iter().filter_map(read).collect());
+        let settings = Self { values, has_guardrails: Cell::new(false) };
         for (name, value) in given {
             settings.set(name, value, Origin::Start)?;
         }
@@ -180,7 +183,18 @@ impl Settings {
         let read = definition.kind.read(value);
         let read = read.ok_or_else(|| SettingError::Value { name: name.into(), value: value.into(), expected })?;
         self.values.borrow_mut().insert(definition.name, (read, origin));
+        self.has_guardrails.set(self.guards());
         Ok(())
+    }
+
+    fn guards(&self) -> bool {
+        let is_set = |name: &str, kind| self.number(&format!("{name}_{kind}_threshold")) >= 0.0;
+        GUARDRAILS.iter().any(|name| is_set(name, "warn") || is_set(name, "fail"))
+    }
+
+    /// Whether any threshold of a guardrail is set.
+    pub fn has_guardrails(&self) -> bool {
+        self.has_guardrails.get()
     }
 
     pub fn get(&self, name: &str) -> Option<(Value, Origin)> {

@@ -1,0 +1,104 @@
+"""Guardrails through the Python driver: guardrails.py HOST PORT CLASS
+
+They are set in `system.config`, as in ScyllaDB; what is said is what Apache Cassandra says with the same thresholds.
+"""
+
+import sys
+import unittest
+
+import python_driver
+from cassandra import InvalidRequest
+from cassandra.query import SimpleStatement
+
+
+class Guardrails(python_driver.Connected):
+    def guard(self, name, warn, fail):
+        for kind, threshold in [("warn", warn), ("fail", fail)]:
+            update = "UPDATE system.config SET value = %s WHERE name = %s"
+            self.session.execute(update, [str(threshold), f"{name}_{kind}_threshold"])
+
+    def said(self, statement):
+        """The warnings, or the refusal."""
+        future = self.session.execute_async(statement)
+        try:
+            future.result()
+        except InvalidRequest as error:
+            return [str(error).split('message="')[1][:-1]]
+        return future.warnings or []
+
+    def guarded(self, name, statements, warn, fail):
+        """What each of the statements says, without the name of the guardrail."""
+        self.guard(name, warn, fail)
+        try:
+            said = [self.said(statement) for statement in statements]
+        finally:
+            self.guard(name, -1, -1)
+        prefix = f"Guardrail {name} violated: "
+        self.assertTrue(all(text.startswith(prefix) for texts in said for text in texts), said)
+        return [text[len(prefix) :] for texts in said for text in texts]
+
+    def test_selects(self):
+        table = self.table("k int, c int, d int, PRIMARY KEY (k, c, d)")
+        sizes = [SimpleStatement(f"SELECT * FROM {table}", fetch_size=size) for size in [10, 15, 21]]
+        self.assertEqual(
+            self.guarded("page_size", sizes, 10, 20),
+            [
+                f"Query for table {table} with page size 15 exceeds warning threshold of 10.",
+                f"Aborting query for table {table}, page size 21 exceeds fail threshold of 20.",
+            ],
+        )
+        keys = [f"SELECT * FROM {table} WHERE k IN ({keys})" for keys in ["1", "1, 2", "1, 2, 3"]]
+        self.assertEqual(
+            self.guarded("partition_keys_in_select", keys, 1, 2),
+            [
+                f"Query with partition keys in IN clause on table {table}, with number of partition keys 2 exceeds "
+                "warning threshold of 1.",
+                f"Aborting query with partition keys in IN clause on table {table}, number of partition keys 3 exceeds "
+                "fail threshold of 2.",
+            ],
+        )
+        rows = [f"SELECT * FROM {table} WHERE k = 1 AND c IN ({c}) AND d IN (1, 2)" for c in ["1", "1, 2", "1, 2, 3"]]
+        product = "cartesian product of the IN restrictions on clustering key produces"
+        self.assertEqual(
+            self.guarded("in_select_cartesian_product", rows, 3, 5),
+            [
+                f"The {product} 4 values, this exceeds warning threshold of 3.",
+                f"Aborting query because the {product} 6 values, this exceeds fail threshold of 5.",
+            ],
+        )
+
+    def test_definitions(self):
+        table = self.table("k int PRIMARY KEY, a int, b int")
+        columns = [f"ALTER TABLE {table} ADD {column} int" for column in ["c", "d"]]
+        self.assertEqual(
+            self.guarded("columns_per_table", columns, 3, 4),
+            [
+                f"The table {table} has 4 columns, this exceeds the warning threshold of 3.",
+                f"Tables cannot have more than 4 columns, but 5 provided for table {table}",
+            ],
+        )
+        indexes = [f"CREATE INDEX guarded_{column} ON {table} ({column})" for column in "abc"]
+        self.assertEqual(
+            self.guarded("secondary_indexes_per_table", indexes, 1, 2),
+            [
+                f"Creating secondary index guarded_b on table {table}, current number of indexes 2 exceeds warning "
+                "threshold of 1.",
+                "Tables cannot have more than 2 secondary indexes, aborting the creation of secondary index guarded_c "
+                f"on table {table}",
+            ],
+        )
+        types = ["CREATE TYPE guarded (a int, b int)", "ALTER TYPE guarded ADD c int", "DROP TYPE guarded"]
+        self.assertEqual(
+            self.guarded("fields_per_udt", types, 1, 2),
+            [
+                "The user type guarded has 2 columns, this exceeds the warning threshold of 1.",
+                "User types cannot have more than 2 columns, but 3 provided for user type guarded.",
+            ],
+        )
+        (refusal,) = self.guarded("tables", ["CREATE TABLE guarded (k int PRIMARY KEY)"], -1, 0)
+        self.assertEqual(refusal, "Cannot have more than 0 tables, aborting the creation of table guarded")
+
+
+if __name__ == "__main__":
+    python_driver.HOST, python_driver.PORT = sys.argv[1], int(sys.argv[2])
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[3:]])
