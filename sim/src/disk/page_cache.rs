@@ -177,6 +177,9 @@ impl PageCache {
     /// A file is gone, and with it its pages.
     pub fn forget(&mut self, file: u64, len: u64) {
         self.streams.remove(&file);
+        if self.by_key.is_empty() {
+            return;
+        }
         for page in 0..len.div_ceil(PAGE_BYTES) {
             if let Some(index) = self.by_key.remove(&(file, page)) {
                 self.unlink(index);
