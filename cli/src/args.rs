@@ -37,8 +37,11 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Run {
     /// A name from `orrery list`, or a YAML file.
-    #[arg(required = true, value_name = "SCENARIO")]
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "SCENARIO")]
     pub scenarios: Vec<String>,
+    /// Every scenario that reproduces a published report, and one table of what was simulated and what was published.
+    #[arg(long)]
+    pub all: bool,
     /// Instead of the scenario's own seed.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

@@ -49,7 +49,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let (workload, replication_factor) = workload(args.stress(), duration)?;
     let target = Target {
         nodes: args.nodes.clone(),
-        table: TableSpec { keyspace: args.keyspace.clone(), replication_factor, row: workload.row },
+        table: TableSpec::new(&args.keyspace, replication_factor, workload.row),
         connections_per_host: workload.connections_per_host,
         patience: Duration::from_nanos(read_time("--wait", &args.wait)?),
     };
@@ -196,9 +196,9 @@ impl Progress {
 }
 
 fn report(args: &Bench, workload: &Workload, recorder: &Recorder, timing: &Timing) -> Result<(), Failure> {
-    let name = match (workload.mix.write, workload.mix.read) {
-        (_, 0) => "write",
-        (0, _) => "read",
+    let name = match workload.mix.has_sides() {
+        [true, false] => "write",
+        [false, true] => "read",
         _ => "mixed",
     };
     let nodes: Vec<String> = args.nodes.iter().map(SocketAddr::to_string).collect();

@@ -50,10 +50,14 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
         bars.set_draw_target(ProgressDrawTarget::hidden());
     }
     let mut jobs = Vec::new();
-    for name in &args.scenarios {
+    let every: Vec<String> = load::names().map(str::to_string).collect();
+    for name in if args.all { &every } else { &args.scenarios } {
         let experiment = read(name, &profiles)?;
+        if args.all && experiment.scenario.bench.is_none() {
+            continue;
+        }
         let wanted = |run: &scenarios::Run| args.system.as_ref().is_none_or(|system| run.system.name == *system);
-        if !experiment.runs.iter().any(wanted) {
+        if !args.all && !experiment.runs.iter().any(wanted) {
             let known: Vec<&str> = experiment.runs.iter().map(|run| run.system.name.as_str()).collect();
             return Err(Failure::with_help(
                 Code::Usage,
@@ -78,6 +82,9 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
 
 /// Runs the jobs side by side; the records come in the jobs' order.
 fn run_all(jobs: &[Job], args: &args::Run) -> Result<Vec<(RunRecord, Timing)>, Failure> {
+    // The long ones first, so that none is left alone at the end.
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(work(&jobs[*index].run)));
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let threads = args.jobs.map_or(processors, usize::from).min(jobs.len());
     let next = AtomicUsize::new(0);
@@ -85,8 +92,8 @@ fn run_all(jobs: &[Job], args: &args::Run) -> Result<Vec<(RunRecord, Timing)>, F
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((index, job)) = jobs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = run_one(job);
+                while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = run_one(&jobs[index]);
                     done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(index, result);
                 }
             });
@@ -102,6 +109,17 @@ fn run_all(jobs: &[Job], args: &args::Run) -> Result<Vec<(RunRecord, Timing)>, F
     each.collect()
 }
 
+/// How long a run takes, compared with others: its operations, those of timed phases as far as threads tell.
+fn work(run: &scenarios::Run) -> u64 {
+    /// Of one thread, about.
+    const PER_SECOND: u64 = 200;
+    let of = |w: &scenarios::Workload| {
+        let timed = w.duration_ns.unwrap_or(0) / 1_000_000 * u64::from(w.arrival.threads()) * PER_SECOND / 1000;
+        w.operations.unwrap_or(timed)
+    };
+    run.phases.iter().flat_map(|phase| &phase.workloads).map(of).sum()
+}
+
 fn run_one(job: &Job) -> Result<(RunRecord, Timing), sim::scenario::RunError> {
     let began = Instant::now();
     let bar = job.bar.clone();
@@ -110,6 +128,9 @@ fn run_one(job: &Job) -> Result<(RunRecord, Timing), sim::scenario::RunError> {
         bar.set_message(phase.to_string());
     })?;
     job.bar.finish_with_message("done");
+    for phase in &ran.left_out {
+        job.bar.suspend(|| eprintln!("{}: left out {phase}", job.run.scenario));
+    }
     let wall_s = began.elapsed().as_secs_f64();
     let timing = Timing {
         wall_s,
@@ -127,16 +148,19 @@ fn report(records: &[(RunRecord, Timing)], args: &args::Run) -> Result<(), Failu
         by_scenario.entry(&record.scenario).or_default().push(record);
         if args.json {
             print!("{}", reports::json_lines(record));
-        } else {
+        } else if !args.all {
             println!("{}", reports::run_table(record, Some(timing)));
             println!("record: {}\n", folder.join("record.json").display());
         }
     }
     for records in by_scenario.values() {
         let path = reports::write_comparison(&args.out, records).map_err(Failure::unexpected)?;
-        if let Some(path) = path.filter(|_| !args.json) {
+        if let Some(path) = path.filter(|_| !args.json && !args.all) {
             println!("plot: {}", path.display());
         }
+    }
+    if args.all && !args.json {
+        print!("{}", reports::all_table(records));
     }
     let missed: Vec<String> = records
         .iter()

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use miette::Diagnostic;
 
+use crate::cost::{CostFile, CostTable};
 use crate::disk::Disk;
 use crate::document::{Document, DocumentError};
 use crate::instance::{Instance, InstanceFile};
@@ -98,6 +99,7 @@ impl Profiles {
         let mut disks = BTreeMap::new();
         let mut networks = BTreeMap::new();
         let mut systems = BTreeMap::new();
+        let mut system_files: BTreeMap<String, (System<CostFile>, Document)> = BTreeMap::new();
         for (folder, document) in documents {
             match folder {
                 "processors" => put(&mut processors, document.parse::<Processor>()?, |p| &p.name),
@@ -119,13 +121,13 @@ impl Profiles {
                     put(&mut networks, network, |n| &n.name);
                 }
                 "systems" => {
-                    let system: System = document.parse()?;
+                    let system: System<CostFile> = document.parse()?;
                     let rises = system.pauses.as_ref().is_none_or(|p| p.pause.sampler().is_some());
                     rising(&document, &["pauses", "pause"], rises)?;
                     let old = system.pauses.as_ref().and_then(|pauses| pauses.old.as_ref());
                     let rises = old.is_none_or(|old| old.pause.sampler().is_some());
                     rising(&document, &["pauses", "old", "pause"], rises)?;
-                    put(&mut systems, system, |s| &s.name);
+                    system_files.insert(system.name.clone(), (system, document));
                 }
                 other => unreachable!("folder {other} is not a kind of profile"),
             }
@@ -137,6 +139,10 @@ impl Profiles {
                 .map_err(|e| document.error_in(&["processor"], e.to_string(), "named here", Some(e.help())))?
                 .clone();
             put(&mut instances, file.resolve(processor), |i| &i.name);
+        }
+        for name in system_files.keys() {
+            let costs = costs(name, &system_files, system_files.len())?;
+            systems.insert(name.clone(), system_files[name].0.clone().with_costs(costs));
         }
         Ok(Self { processors, instances, disks, networks, systems })
     }
@@ -156,6 +162,37 @@ impl Profiles {
     pub fn system(&self, name: &str) -> Result<&System, UnknownProfile> {
         find("system", &self.systems, name)
     }
+}
+
+/// A system's cost table; those of others that it follows are found through at most `depth` files.
+fn costs(
+    name: &str,
+    files: &BTreeMap<String, (System<CostFile>, Document)>,
+    depth: usize,
+) -> Result<CostTable, Box<DocumentError>> {
+    let (system, document) = &files[name];
+    let base = match &system.costs.of {
+        None => None,
+        Some(of) if depth == 0 => {
+            let help = Some("one of them has to write its costs out".to_string());
+            return Err(document.error_in(
+                &["costs", "of"],
+                format!("the costs of `{of}` follow themselves"),
+                "here",
+                help,
+            ));
+        }
+        Some(of) => {
+            find("system", files, of)
+                .map_err(|e| document.error_in(&["costs", "of"], e.to_string(), "named here", Some(e.help())))?;
+            Some(costs(of, files, depth - 1)?)
+        }
+    };
+    system.costs.clone().resolve(base.as_ref()).ok_or_else(|| {
+        let help =
+            Some("keep one: costs `of` another system, or costs of one's own with their `reference`".to_string());
+        document.error_in(&["costs"], "these costs are for no processor, or for two", "here", help)
+    })
 }
 
 fn put<T>(map: &mut BTreeMap<String, T>, profile: T, name: impl Fn(&T) -> &String) {

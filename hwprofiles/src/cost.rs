@@ -22,6 +22,36 @@ pub struct CostTable {
     pub work: BTreeMap<String, Cost>,
 }
 
+/// A cost table as a file has it: written out, or that of another system `of`, `times` a factor. What `work` lists is
+/// taken as it stands, beside the other's.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CostFile {
+    pub of: Option<String>,
+    pub times: Option<Figure<Ratio>>,
+    pub reference: Option<Reference>,
+    #[serde(default)]
+    pub work: BTreeMap<String, Cost>,
+}
+
+impl CostFile {
+    /// The table, given the one that `of` names. `None` where neither that nor a reference is there, or both.
+    pub(crate) fn resolve(self, base: Option<&CostTable>) -> Option<CostTable> {
+        match (base, self.reference) {
+            (None, Some(reference)) => Some(CostTable { reference, work: self.work }),
+            (Some(base), None) => {
+                let mut work: BTreeMap<String, Cost> = match &self.times {
+                    None => base.work.clone(),
+                    Some(times) => base.work.iter().map(|(name, cost)| (name.clone(), cost.times(times))).collect(),
+                };
+                work.extend(self.work);
+                Some(CostTable { reference: base.reference.clone(), work })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The processor for which the costs are given: one hardware thread, its sibling busy.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,6 +135,16 @@ impl CostTable {
 }
 
 impl Cost {
+    /// The same work by a factor: it stands as the factor does.
+    fn times(&self, factor: &Figure<Ratio>) -> Self {
+        Self {
+            fixed: Quantity::new(self.fixed.f64() * factor.f64()),
+            per_byte: Quantity::new(self.per_byte.f64() * factor.f64()),
+            standing: factor.standing,
+            source: factor.source.clone(),
+        }
+    }
+
     pub fn parse(text: &str) -> Result<Self, String> {
         let (amounts, _) = text.split_once('|').ok_or_else(|| Self::shape(text))?;
         let rest = &text[amounts.len()..];
@@ -180,6 +220,20 @@ mod tests {
         near(8_000_000_000, 1.15);
         near(500_000_000, 0.95);
         near(1, 0.5);
+    }
+
+    #[test]
+    fn a_table_may_follow_another() {
+        let profiles = crate::Profiles::embedded();
+        let base = &profiles.systems["scylla-1.6.1"].costs;
+        let times = Some(Figure::parse("0.5 x | fitted | a rate").unwrap());
+        let own = BTreeMap::from([("poll".to_string(), Cost::parse("9 us | assumed | why").unwrap())]);
+        let file = |reference| CostFile { of: None, times: times.clone(), reference, work: own.clone() };
+        let table = file(None).resolve(Some(base)).unwrap();
+        let (all, half) = (&base.work["reconcile"], &table.work["reconcile"]);
+        assert_eq!((half.fixed.f64() * 2.0, half.standing), (all.fixed.f64(), Standing::Fitted));
+        assert_eq!((table.work["poll"].fixed.f64(), &table.reference), (9000.0, &base.reference));
+        assert!(file(None).resolve(None).is_none() && file(Some(base.reference.clone())).resolve(Some(base)).is_none());
     }
 
     #[test]

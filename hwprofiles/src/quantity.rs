@@ -69,7 +69,7 @@ dimension!(
     /// Base unit: one thing.
     Count, "count", "8 vCPU", false,
     [("count", 1.0), ("vCPU", 1.0), ("cores", 1.0), ("shards", 1.0), ("threads", 1.0), ("channels", 1.0), ("disks", 1.0),
-     ("requests", 1.0), ("connections", 1.0), ("credits", 1.0), ("items", 1.0), ("rows", 1.0), ("segments", 1.0),
+     ("requests", 1.0), ("connections", 1.0), ("credits", 1.0), ("shares", 1.0), ("items", 1.0), ("rows", 1.0), ("segments", 1.0),
      ("zones", 1.0)]
 );
 dimension!(

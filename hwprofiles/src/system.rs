@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::CostTable;
+use crate::cost::{CostFile, CostTable};
 use crate::figure::Figure;
 use crate::quantiles::Quantiles;
 use crate::quantity::{Bandwidth, Bytes, BytesPerOp, Count, Ratio, Time};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct System {
+pub struct System<C = CostTable> {
     pub name: String,
     pub about: String,
     pub software: String,
@@ -24,7 +24,40 @@ pub struct System {
     pub commitlog: Option<Commitlog>,
     pub throttles: Throttles,
     pub pauses: Option<Pauses>,
-    pub costs: CostTable,
+    /// Absent where controllers set them.
+    #[serde(default)]
+    pub shares: Shares,
+    pub costs: C,
+}
+
+impl System<CostFile> {
+    pub(crate) fn with_costs(self, costs: CostTable) -> System {
+        let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
+        let Self { throttles, pauses, shares, .. } = self;
+        System {
+            name,
+            about,
+            software,
+            version,
+            threading,
+            memory,
+            io,
+            page_cache,
+            commitlog,
+            throttles,
+            pauses,
+            shares,
+            costs,
+        }
+    }
+}
+
+/// Fixed shares of scheduling groups, where a system has no controllers for them; statements have 1000.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shares {
+    pub compaction: Option<Figure<Count>>,
+    pub flush: Option<Figure<Count>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,8 +117,12 @@ pub struct Memory {
     pub reserve_fraction: Figure<Ratio>,
     /// Fraction of the engine's memory for memtables.
     pub memtable_fraction: Figure<Ratio>,
-    /// Fraction of the engine's memory for cached rows.
+    /// Fraction of the engine's memory for what is cached of SSTables: rows, and blocks of their indexes.
     pub row_cache_fraction: Figure<Ratio>,
+    /// The part of that which index blocks may take; the rows have what they leave.
+    pub index_cache_fraction: Figure<Ratio>,
+    /// Bytes of a cached item beside its key and values, if known.
+    pub item_overhead: Option<Figure<Bytes>>,
     /// Fraction of the engine's memory that the kernel's page cache gets: 0 with direct I/O.
     pub page_cache_fraction: Figure<Ratio>,
 }

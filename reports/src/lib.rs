@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod all;
 mod canvas;
 mod files;
 mod lines;
@@ -15,6 +16,7 @@ mod references;
 mod table;
 mod timeline;
 
+pub use all::all as all_table;
 pub use canvas::PlotError;
 pub use files::{FilesError, folder, write, write_comparison, write_histogram};
 pub use lines::{Line, json_lines, lines};

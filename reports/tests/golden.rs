@@ -62,6 +62,8 @@ fn phase(name: &str, rate: f64, seconds: f64, warmup_s: f64, latency_ms: f64) ->
             },
         ],
         explanation: explanation(interval_ns),
+        work_us: BTreeMap::new(),
+        further: BTreeMap::new(),
     }
 }
 
@@ -170,7 +172,7 @@ fn the_page_has_it_all_in_one_file() {
 
 #[test]
 fn several_seeds_make_a_bar() {
-    let mut records = vec![records().remove(0), records().remove(0)];
+    let mut records = [records().remove(0), records().remove(0)];
     let one = reports::html(&[&records[0]]).unwrap();
     for comparison in &mut records[1].references {
         comparison.ours = comparison.ours.map(|ours| ours * 1.5);

@@ -71,6 +71,13 @@ pub struct Timing {
     pub ended_ns: u64,
 }
 
+/// What an operation did, as far as latencies are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Write,
+    Read,
+}
+
 #[derive(Clone, Debug)]
 pub struct Recorder {
     start_ns: u64,
@@ -79,6 +86,8 @@ pub struct Recorder {
     window_end_ns: u64,
     from_due: Histogram<u64>,
     from_begun: Histogram<u64>,
+    /// From when they were due: writes, reads.
+    sides: [Histogram<u64>; 2],
     /// Whether an operation ever began later than it was due.
     late: bool,
     measured: u64,
@@ -98,6 +107,7 @@ impl Recorder {
             window_end_ns: duration_ns.unwrap_or(u64::MAX),
             from_due: histogram(),
             from_begun: histogram(),
+            sides: [histogram(), histogram()],
             late: false,
             measured: 0,
             operations: 0,
@@ -105,6 +115,16 @@ impl Recorder {
             last_ns: 0,
             interval_ns: FIRST_INTERVAL_NS,
             series: Vec::new(),
+        }
+    }
+
+    /// Records one that is told apart from those of the other side, too.
+    #[inline]
+    pub fn record_side(&mut self, side: Side, timing: Timing) {
+        let before = self.measured;
+        self.record(timing);
+        if self.measured > before {
+            self.sides[side as usize].saturating_record(timing.ended_ns.saturating_sub(timing.due_ns));
         }
     }
 
@@ -176,6 +196,9 @@ impl Recorder {
         }
         self.from_due.add(other.from_due).expect("equal bounds");
         self.from_begun.add(other.from_begun).expect("equal bounds");
+        for (side, others) in self.sides.iter_mut().zip(other.sides) {
+            side.add(others).expect("equal bounds");
+        }
         self.late |= other.late;
         self.measured += other.measured;
         self.operations += other.operations;
@@ -207,6 +230,10 @@ impl Recorder {
             duration_ns: self.last_ns,
             warmup_ns: self.warmup_ns,
             throughput: self.measured as f64 / (window_ns as f64 / 1e9),
+            sides: self.sides.each_ref().map(|side| {
+                let rate = side.len() as f64 / (window_ns as f64 / 1e9);
+                (!side.is_empty()).then(|| (rate, LatencySummary::of(side)))
+            }),
             latency: LatencySummary::of(&self.from_due),
             latency_uncorrected: self.late.then(|| LatencySummary::of(&self.from_begun)),
             interval_ns: self.interval_ns,
@@ -236,6 +263,8 @@ pub struct Recorded {
     pub duration_ns: u64,
     pub warmup_ns: u64,
     pub throughput: f64,
+    /// Rate and latencies of writes and of reads, where there were any.
+    pub sides: [Option<(f64, LatencySummary)>; 2],
     pub latency: LatencySummary,
     /// Present where operations began later than they were due.
     pub latency_uncorrected: Option<LatencySummary>,

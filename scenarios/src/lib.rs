@@ -17,14 +17,15 @@ pub mod load;
 mod metric;
 pub mod model;
 pub mod record;
+pub mod reported;
 pub mod scale;
 pub mod stress;
 mod workload;
 
 pub use explanation::{Explanation, On, Timeline, Wait};
-pub use latency::{Interval, LatencySummary, Recorder};
+pub use latency::{Interval, LatencySummary, Recorder, Side};
 pub use load::{Experiment, PhasePlan, Run};
 pub use metric::Metric;
 pub use record::{CheckResult, Comparison, Kind, PhaseRecord, Resource, RunRecord, Timing};
 pub use scale::Scale;
-pub use workload::{Arrival, Consistency, Mix, Row, Workload};
+pub use workload::{Arrival, Consistency, Mix, Operation, Row, Workload};

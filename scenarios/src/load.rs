@@ -7,11 +7,13 @@ use std::path::Path;
 use std::{fs, io};
 
 use hwprofiles::document::{Document, DocumentError};
+use hwprofiles::quantity::Quantity;
 use hwprofiles::{Disk, Family, Instance, MemoryPlan, Network, Profiles, System, UnknownProfile, nearest};
 
 use crate::client::{PhaseShare, SharedPhase, TableSpec};
 use crate::generate::Keys;
-use crate::model::{Checks, Fault, PerLoader, Phase, Quiesce, Reference, Scenario};
+use crate::latency::Side;
+use crate::model::{Checks, Fault, Footprint, Meanwhile, PerLoader, Phase, Quiesce, Reference, Scenario, Search, Ycsb};
 use crate::scale::Scale;
 use crate::stress;
 use crate::workload::{Arrival, Consistency, Mix, Row, Workload};
@@ -35,6 +37,8 @@ pub struct Run {
     pub about: String,
     pub bench: Option<String>,
     pub system: System,
+    /// The system's name in results.
+    pub reported_as: String,
     pub instance: Instance,
     pub nodes: u32,
     pub data_disk: Disk,
@@ -46,6 +50,9 @@ pub struct Run {
     pub loader_nodes: u32,
     pub keyspace: String,
     pub replication_factor: u32,
+    pub row: Row,
+    /// A class; the server's default if absent.
+    pub compaction: Option<String>,
     pub seed: u64,
     pub scale: Scale,
     pub phases: Vec<PhasePlan>,
@@ -63,8 +70,13 @@ impl Run {
     }
 
     pub fn table(&self) -> TableSpec {
-        let row = self.phases.first().and_then(|p| p.workloads.first()).map_or(Row::STRESS_DEFAULT, |w| w.row);
-        TableSpec { keyspace: self.keyspace.clone(), replication_factor: self.replication_factor, row }
+        let row = self.phases.iter().find_map(|p| p.workloads.first()).map_or(self.row, |w| w.row);
+        let mixes = self.phases.iter().flat_map(|p| &p.workloads).map(|w| w.mix);
+        TableSpec {
+            compaction: self.compaction.clone(),
+            has_parts: mixes.into_iter().any(|mix| mix.update + mix.scan + mix.read_modify_write > 0),
+            ..TableSpec::new(&self.keyspace, self.replication_factor, row)
+        }
     }
 
     /// Memory of one server, scaled.
@@ -84,11 +96,22 @@ impl Run {
 
     /// The parts of phase `phase` that the shards of loader `loader` (from 0) run; empty if it takes no part.
     pub fn shares(&self, phase: usize, loader: usize) -> Vec<PhaseShare> {
+        self.shares_at(phase, loader, 0, None)
+    }
+
+    /// The same for step `step` of a search: at `rate` operations a second of all loaders together.
+    pub fn shares_at(&self, phase: usize, loader: usize, step: u64, rate: Option<f64>) -> Vec<PhaseShare> {
         let plan = &self.phases[phase];
-        let Some(workload) = plan.workloads.get(loader) else { return Vec::new() };
-        let shared = SharedPhase::new(workload.clone());
+        let Some(workload) = plan.workloads.iter().chain(&plan.background).nth(loader) else { return Vec::new() };
+        let mut workload = workload.clone();
+        if let Some(rate) = rate {
+            let rate = Quantity::new(rate / plan.workloads.len() as f64);
+            workload.arrival = Arrival::Open { threads: workload.arrival.threads(), rate };
+        }
+        let shared = SharedPhase::new(workload).of_loader(loader as u64, plan.workloads.len() as u64);
         let shards = self.shards().1;
-        let of_loader = (phase as u64 * u64::from(self.loader_nodes) + loader as u64) * u64::from(shards);
+        let place = step * self.phases.len() as u64 + phase as u64;
+        let of_loader = (place * u64::from(self.loader_nodes) + loader as u64) * u64::from(shards);
         (0..shards)
             .map(|shard| PhaseShare {
                 shared: shared.clone(),
@@ -107,9 +130,35 @@ pub struct PhasePlan {
     pub name: String,
     /// One for each loader that takes part, already scaled.
     pub workloads: Vec<Workload>,
+    /// What the next loader does meanwhile, unmeasured.
+    pub background: Option<Workload>,
     /// Beginning of the phase that is not measured.
     pub warmup_ns: u64,
     pub quiesce: Quiesce,
+    pub search: Option<Search>,
+    pub footprint: Option<Footprint>,
+    pub meanwhile: Option<Meanwhile>,
+    pub major_compaction_after: bool,
+}
+
+impl PhasePlan {
+    /// The names under which the phase reports: its own, or one for each side of a search, and that side.
+    pub fn reported(&self) -> Vec<(String, Option<Side>)> {
+        let Some(mix) = self.search.and(self.workloads.first()).map(|workload| workload.mix) else {
+            return vec![(self.name.clone(), None)];
+        };
+        reported(&self.name, mix)
+    }
+}
+
+fn reported(name: &str, mix: Mix) -> Vec<(String, Option<Side>)> {
+    match mix.has_sides() {
+        [true, true] => [("write", Side::Write), ("read", Side::Read)]
+            .map(|(side, s)| (format!("{name}-{side}-slo"), Some(s)))
+            .into(),
+        [true, false] => vec![(name.to_string(), Some(Side::Write))],
+        _ => vec![(name.to_string(), Some(Side::Read))],
+    }
 }
 
 /// Names of the scenarios that the binary carries.
@@ -176,16 +225,22 @@ impl<'a> Reader<'a> {
             self.profile(&["loaders", "instance"], self.profiles.instance(&scenario.loaders.instance))?;
         let loader_system = self.profile(&["loaders", "system"], self.profiles.system(&scenario.loaders.system))?;
         self.sizes()?;
-        let phases = self.phases(data_disk)?;
+        let shards = |system: &System| system.threading.shards(instance.vcpus.u64()) as u32;
+        let phases: Vec<_> =
+            systems.iter().map(|system| self.phases(data_disk, shards(system))).collect::<Result<_>>()?;
         self.faults()?;
         self.checks()?;
         self.references()?;
         let one = systems.len() == 1;
-        let runs = systems.into_iter().map(|system| Run {
+        let runs = systems.into_iter().zip(phases).map(|(system, phases)| Run {
             scenario: scenario.name.clone(),
             about: scenario.about.clone(),
             bench: scenario.bench.clone(),
-            system: system.clone(),
+            reported_as: cluster.reported_as.clone().unwrap_or_else(|| system.name.clone()),
+            system: match cluster.unthrottled {
+                true => System { throttles: Default::default(), ..system.clone() },
+                false => system.clone(),
+            },
             instance: instance.clone(),
             nodes: cluster.nodes,
             data_disk: data_disk.clone(),
@@ -196,15 +251,17 @@ impl<'a> Reader<'a> {
             loader_nodes: scenario.loaders.nodes,
             keyspace: scenario.schema.keyspace.name.clone(),
             replication_factor: scenario.schema.keyspace.replication_factor,
+            row: scenario.schema.row.unwrap_or(Row::STRESS_DEFAULT),
+            compaction: scenario.schema.compaction.clone(),
             seed: scenario.seed,
             scale: scenario.scale,
-            phases: phases.clone(),
+            phases,
             faults: scenario.faults.clone(),
             checks: scenario.checks.clone(),
             references: scenario
                 .reference
                 .iter()
-                .filter(|r| r.system.as_ref().map_or(one, |name| *name == system.name))
+                .filter(|r| r.system.as_ref().is_none_or(|name| one || *name == system.name))
                 .cloned()
                 .collect(),
         });
@@ -229,6 +286,15 @@ impl<'a> Reader<'a> {
                     "`system` and `systems` exclude each other",
                     "both are there",
                     Some("keep one".into()),
+                );
+            }
+            (None, false) if cluster.reported_as.is_some() => {
+                let help = Some("keep one system, or leave `reported_as` out".into());
+                return self.fail(
+                    &["cluster", "reported_as"],
+                    "several systems cannot have one name",
+                    "this one",
+                    help,
                 );
             }
             _ => {}
@@ -316,12 +382,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn phases(&self, data_disk: &Disk) -> Result<Vec<PhasePlan>> {
+    /// `shards`: of one server.
+    fn phases(&self, data_disk: &Disk, shards: u32) -> Result<Vec<PhasePlan>> {
         if self.scenario.phases.is_empty() {
             return self.fail(&["phases"], "a scenario needs at least one phase", "empty", None);
         }
         let mut plans: Vec<PhasePlan> = Vec::new();
-        let mut last_partition = 0;
+        let mut last_row = 0;
         for (i, phase) in self.scenario.phases.iter().enumerate() {
             let index = i.to_string();
             if plans.iter().any(|p| p.name == phase.name) {
@@ -331,6 +398,22 @@ impl<'a> Reader<'a> {
                     "again",
                     None,
                 );
+            }
+            self.extras(&index, phase)?;
+            let mut plan = PhasePlan {
+                name: phase.name.clone(),
+                workloads: Vec::new(),
+                background: None,
+                warmup_ns: 0,
+                quiesce: phase.quiesce,
+                search: phase.search,
+                footprint: phase.footprint,
+                meanwhile: phase.meanwhile,
+                major_compaction_after: phase.major_compaction_after,
+            };
+            if phase.footprint.is_some() {
+                plans.push(plan);
+                continue;
             }
             let full = self.workload(&index, phase)?;
             let loaders = phase.loaders.unwrap_or(self.scenario.loaders.nodes);
@@ -342,29 +425,64 @@ impl<'a> Reader<'a> {
             if full.duration_ns.is_some_and(|d| warmup_ns >= d) {
                 return self.fail(&["phases", &index, "warmup"], "the warm-up takes the whole phase", "too long", None);
             }
-            let mut workloads = Vec::new();
-            let mut warmup = 0;
             for loader in 0..u64::from(loaders) {
                 let own = self.for_loader(&index, phase, &full, loader)?;
                 let written = own.operations.unwrap_or(u64::MAX).min(own.keys.count());
                 if own.mix.write > 0 {
-                    last_partition = last_partition.max(own.keys.range().0 + written - 1);
+                    last_row = last_row.max(own.keys.range().0 + written - 1);
                 }
-                let (scaled_warmup, scaled) = self.scenario.scale.workload(&own, warmup_ns);
-                warmup = scaled_warmup;
-                workloads.push(scaled);
+                let (scaled_warmup, scaled) = self.scenario.scale.workload(&own, warmup_ns, shards);
+                plan.warmup_ns = scaled_warmup;
+                plan.workloads.push(scaled);
             }
-            self.fits(&index, last_partition, &full.row, data_disk)?;
-            plans.push(PhasePlan { name: phase.name.clone(), workloads, warmup_ns: warmup, quiesce: phase.quiesce });
+            self.fits(&index, last_row, &full.row, data_disk)?;
+            if let Some(line) = &phase.background {
+                if loaders == self.scenario.loaders.nodes {
+                    let help = Some("lower the phase's `loaders`, or raise `loaders.nodes`".into());
+                    let at = ["phases", &index, "background"];
+                    return self.fail(&at, "no loader is left for the background", "whose work?", help);
+                }
+                let full = self.stress(&index, "background", line)?;
+                let (_, mut background) = self.scenario.scale.workload(&full, 0, shards);
+                background.duration_ns = plan.workloads.first().and_then(|workload| workload.duration_ns);
+                plan.background = Some(background);
+            }
+            plans.push(plan);
         }
         Ok(plans)
     }
 
-    /// The data of all partitions up to the highest one written, on each node.
-    fn fits(&self, index: &str, partitions: u64, row: &Row, disk: &Disk) -> Result<()> {
+    /// What a phase says beside its load.
+    fn extras(&self, index: &str, phase: &Phase) -> Result<()> {
+        let at = |key| ["phases", index, key];
+        if let Some(search) = &phase.search {
+            let (from, to, step) = (search.from.f64(), search.to.f64(), search.step.f64());
+            if step <= 0.0 || from <= 0.0 || to < from {
+                let help = Some("write `{from: 20k/s, to: 200k/s, step: 10k/s, p99_under: 10 ms}`".into());
+                return self.fail(&at("search"), "a search goes up, in steps", "this one does not", help);
+            }
+            if phase.duration.is_none() && !phase.stress.as_ref().is_some_and(|line| line.contains("duration=")) {
+                let help = Some("add `duration:`, or `duration=` to the command line".into());
+                return self.fail(&at("search"), "each step of a search takes a time", "how long?", help);
+            }
+        }
+        if let Some(Meanwhile::MajorCompaction { node }) = phase.meanwhile
+            && (node == 0 || node > self.scenario.cluster.nodes)
+        {
+            let help = Some(format!("nodes are counted from 1 to {}", self.scenario.cluster.nodes));
+            return self.fail(&at("meanwhile"), format!("there is no node {node}"), "named here", help);
+        }
+        let has_load = phase.stress.is_some() || phase.ycsb.is_some() || phase.mix.is_some();
+        if phase.footprint.is_some() && has_load {
+            return self.fail(&at("footprint"), "a footprint is counted without load", "beside a load", None);
+        }
+        Ok(())
+    }
+
+    /// The data of all rows up to the highest one written, on each node.
+    fn fits(&self, index: &str, rows: u64, row: &Row, disk: &Disk) -> Result<()> {
         let rf = u64::from(self.scenario.schema.keyspace.replication_factor);
-        let bytes =
-            partitions.saturating_mul(row.stored_bytes()).saturating_mul(rf) / u64::from(self.scenario.cluster.nodes);
+        let bytes = rows.saturating_mul(row.stored_bytes()).saturating_mul(rf) / u64::from(self.scenario.cluster.nodes);
         if bytes <= disk.capacity.u64() {
             return Ok(());
         }
@@ -383,22 +501,19 @@ impl<'a> Reader<'a> {
     }
 
     fn workload(&self, index: &str, phase: &Phase) -> Result<Workload> {
-        let native = phase.mix.is_some() || phase.keys.is_some() || phase.arrival.is_some();
-        let workload = match (&phase.stress, native) {
-            (Some(line), false) => self.stress(index, line)?,
-            (None, true) => self.native(index, phase)?,
-            (Some(_), true) => {
-                let help = "keep `stress`, or `mix`, `keys` and `arrival`".to_string();
-                return self.fail(
-                    &["phases", index, "stress"],
-                    "two workloads in one phase",
-                    "beside native keys",
-                    Some(help),
-                );
-            }
-            (None, false) => {
-                let help = "add `stress: \"write n=..\"`, or `mix`, `keys` and `arrival`".to_string();
+        let native = phase.mix.is_some() || phase.keys.is_some();
+        let workload = match (&phase.stress, phase.ycsb, native) {
+            (Some(line), None, false) if phase.arrival.is_none() => self.stress(index, "stress", line)?,
+            (None, Some(ycsb), false) => self.ycsb(index, phase, ycsb)?,
+            (None, None, true) => self.native(index, phase)?,
+            (None, None, false) => {
+                let help = "add `stress: \"write n=..\"`, `ycsb: a`, or `mix`, `keys` and `arrival`".to_string();
                 return self.fail(&["phases", index], "this phase does nothing", "no workload", Some(help));
+            }
+            (stress, ..) => {
+                let help = "keep one of `stress`, `ycsb`, and `mix` with `keys`".to_string();
+                let key = if stress.is_some() { "stress" } else { "ycsb" };
+                return self.fail(&["phases", index, key], "two workloads in one phase", "beside another", Some(help));
             }
         };
         let rf = self.scenario.schema.keyspace.replication_factor;
@@ -413,8 +528,8 @@ impl<'a> Reader<'a> {
         Ok(workload)
     }
 
-    fn stress(&self, index: &str, line: &str) -> Result<Workload> {
-        let path = ["phases", index, "stress"];
+    fn stress(&self, index: &str, key: &str, line: &str) -> Result<Workload> {
+        let path = ["phases", index, key];
         let command = stress::parse(line)
             .map_err(|e| self.document.error_within(&path, line, e.at.clone(), e.message, "here", e.help))?;
         let rf = self.scenario.schema.keyspace.replication_factor;
@@ -430,7 +545,21 @@ impl<'a> Reader<'a> {
                 Some(help),
             ));
         }
-        Ok(command.workload)
+        let mut workload = command.workload;
+        // What the line does not say the schema does.
+        if workload.row == Row::STRESS_DEFAULT {
+            workload.row = self.scenario.schema.row.unwrap_or(workload.row);
+        }
+        Ok(workload)
+    }
+
+    fn ycsb(&self, index: &str, phase: &Phase, ycsb: Ycsb) -> Result<Workload> {
+        let Some(records) = phase.records.filter(|records| *records > 0) else {
+            let help = Some("add `records:`, the number of keys that were loaded".to_string());
+            return self.fail(&["phases", index], "a YCSB workload needs `records`", "in this phase", help);
+        };
+        let phase = Phase { mix: Some(ycsb.mix()), keys: Some(ycsb.keys(records)), ..phase.clone() };
+        self.native(index, &phase)
     }
 
     fn native(&self, index: &str, phase: &Phase) -> Result<Workload> {
@@ -440,7 +569,7 @@ impl<'a> Reader<'a> {
         let Some(mix) = phase.mix else { return missing("mix").and(Err(self.unreached())) };
         let Some(keys) = phase.keys else { return missing("keys").and(Err(self.unreached())) };
         let Some(arrival) = phase.arrival else { return missing("arrival").and(Err(self.unreached())) };
-        if mix == (Mix { write: 0, read: 0 }) {
+        if mix.total() == 0 {
             return self.fail(&["phases", index, "mix"], "a mix of nothing", "all zero", None);
         }
         let (from, to) = keys.range();
@@ -462,7 +591,7 @@ impl<'a> Reader<'a> {
             consistency: phase.consistency.unwrap_or(Consistency::Quorum),
             operations: phase.operations,
             duration_ns: phase.duration.map(|d| d.u64()),
-            row: Row::STRESS_DEFAULT,
+            row: self.scenario.schema.row.unwrap_or(Row::STRESS_DEFAULT),
             connections_per_host: 8,
         })
     }
@@ -492,7 +621,9 @@ impl<'a> Reader<'a> {
     }
 
     fn phase_exists(&self, path: &[&str], name: &str) -> Result<()> {
-        if self.scenario.phases.iter().any(|p| p.name == name) {
+        let both = |p: &Phase| ["write", "read"].map(|side| format!("{}-{side}-slo", p.name));
+        let is = |p: &Phase| p.name == name || (p.search.is_some() && both(p).iter().any(|n| n == name));
+        if self.scenario.phases.iter().any(is) {
             return Ok(());
         }
         let names = || self.scenario.phases.iter().map(|p| p.name.as_str());
@@ -563,7 +694,8 @@ impl<'a> Reader<'a> {
             if let Err(error) = reference.metric.parse_value(&reference.value) {
                 return self.fail(&at("value"), error.to_string(), "this value", None);
             }
-            let names = || self.scenario.cluster.system_names().map(String::as_str);
+            let reported = self.scenario.cluster.reported_as.as_ref();
+            let names = || self.scenario.cluster.system_names().chain(reported).map(String::as_str);
             match &reference.system {
                 None if several => {
                     let help = Some(format!("add `system:`, one of {}", names().collect::<Vec<_>>().join(", ")));
@@ -640,8 +772,29 @@ mod tests {
     #[test]
     fn write_10k_has_one_loader() {
         let runs = experiment("lowend/write-10k").runs;
-        assert_eq!(runs[1].phases[1].workloads.len(), 1);
-        assert_eq!(runs[1].phases[1].workloads[0].duration_ns, Some(33_000_000_000));
-        assert!(runs.iter().all(|r| r.references.len() == 6));
+        assert_eq!(runs[1].phases[2].workloads.len(), 1);
+        assert_eq!(runs[1].phases[2].workloads[0].duration_ns, Some(23_000_000_000));
+        assert!(runs.iter().all(|r| r.references.len() == 5));
+    }
+
+    #[test]
+    fn a_background_is_another_loader_for_as_long() {
+        let run = &experiment("lowend/write-10k").runs[0];
+        let index = run.phases.iter().position(|phase| phase.background.is_some()).unwrap();
+        let loads: Vec<Vec<PhaseShare>> = (0..3).map(|loader| run.shares(index, loader)).collect();
+        assert_eq!(loads.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 0]);
+        assert_eq!(loads[1][0].shared.workload.mix, Mix::WRITE);
+    }
+
+    #[test]
+    fn a_search_reports_each_side_of_its_load() {
+        let run = &experiment("i4i-vs-i3/i3-disk").runs[0];
+        assert_eq!(run.reported_as, "scylla-4.4.3/i3.4xlarge");
+        let reported = |name: &str| -> Vec<String> {
+            let phase = run.phases.iter().find(|phase| phase.name == name).unwrap();
+            phase.reported().into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(reported("disk-read"), ["disk-read"]);
+        assert_eq!(reported("disk-mixed"), ["disk-mixed-write-slo", "disk-mixed-read-slo"]);
     }
 }

@@ -1,7 +1,7 @@
 //! A scenario file as it is written. What it means is checked by [`crate::load`].
 
 use hwprofiles::Standing;
-use hwprofiles::quantity::{Duration, Quantity, Rate};
+use hwprofiles::quantity::{Duration, Quantity, Rate, Size};
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::generate::Keys;
 use crate::metric::Metric;
 use crate::scale::Scale;
-use crate::workload::{Arrival, Consistency, Mix};
+use crate::workload::{Arrival, Consistency, Mix, Row};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -65,6 +65,12 @@ pub struct Cluster {
     #[serde(default)]
     pub commitlog_disk: Option<String>,
     pub network: String,
+    /// Compaction is not throttled, whatever the system's profile says.
+    #[serde(default)]
+    pub unthrottled: bool,
+    /// The system's name in results, where it is not the profile's.
+    #[serde(default)]
+    pub reported_as: Option<String>,
 }
 
 impl Cluster {
@@ -93,6 +99,12 @@ pub struct Schema {
     pub keyspace: Keyspace,
     #[serde(default)]
     pub table: Table,
+    /// Shape of the rows, where it is not the table's own.
+    #[serde(default)]
+    pub row: Option<Row>,
+    /// A class such as `LeveledCompactionStrategy`.
+    #[serde(default)]
+    pub compaction: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -115,13 +127,21 @@ pub enum Table {
     CassandraStressDefault,
 }
 
-/// One phase: a cassandra-stress command line, or native keys (`mix`, `keys`, `arrival`, ..).
+/// One phase: a cassandra-stress command line, a YCSB workload, or native keys (`mix`, `keys`, `arrival`, ..).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     pub name: String,
     #[serde(default)]
     pub stress: Option<String>,
+    /// One of YCSB's core workloads over `records` keys; with `arrival`, and `duration` or `operations`.
+    #[serde(default)]
+    pub ycsb: Option<Ycsb>,
+    #[serde(default)]
+    pub records: Option<u64>,
+    /// No load: counts the items that memory holds before the first has to go.
+    #[serde(default)]
+    pub footprint: Option<Footprint>,
     #[serde(default)]
     pub mix: Option<Mix>,
     #[serde(default)]
@@ -135,6 +155,9 @@ pub struct Phase {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub duration: Option<Duration>,
+    /// A command line that another loader runs for as long; what it does is not part of the phase's results.
+    #[serde(default)]
+    pub background: Option<String>,
     #[serde(default)]
     pub per_loader: PerLoader,
     /// How many of the loaders take part; all if absent.
@@ -147,6 +170,88 @@ pub struct Phase {
     #[serde(default)]
     #[schemars(with = "serde_json::Value")]
     pub quiesce: Quiesce,
+    /// Raises the rate in steps, instead of the load's own rate, and reports the highest that keeps a bound. A load of
+    /// writes and reads has two results, `NAME-write-slo` and `NAME-read-slo`.
+    #[serde(default)]
+    pub search: Option<Search>,
+    /// Begins with the measured part of the phase.
+    #[serde(default)]
+    pub meanwhile: Option<Meanwhile>,
+    /// Compacts everything behind the phase, and measures the disk space again.
+    #[serde(default)]
+    pub major_compaction_after: bool,
+}
+
+/// YCSB's core workloads (`workloads/workload[a-f]` of brianfrankcooper/YCSB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Ycsb {
+    /// Half reads, half updates, zipfian.
+    A,
+    /// 95 % reads, 5 % updates, zipfian.
+    B,
+    /// Reads, zipfian.
+    C,
+    /// 95 % reads of the latest, 5 % inserts.
+    D,
+    /// 95 % scans from zipfian starts, 5 % inserts.
+    E,
+    /// Half reads, half reads with updates behind them, zipfian.
+    F,
+}
+
+impl Ycsb {
+    pub fn mix(self) -> Mix {
+        let mix = Mix { read: 95, ..Mix::NOTHING };
+        match self {
+            Ycsb::A => Mix { read: 50, update: 50, ..mix },
+            Ycsb::B => Mix { update: 5, ..mix },
+            Ycsb::C => Mix { read: 100, ..mix },
+            Ycsb::D => Mix { insert: 5, ..mix },
+            Ycsb::E => Mix { read: 0, scan: 95, insert: 5, ..mix },
+            Ycsb::F => Mix { read: 50, read_modify_write: 50, ..mix },
+        }
+    }
+
+    pub fn keys(self, records: u64) -> Keys {
+        match self {
+            Ycsb::D => Keys::Latest { from: 1, to: records, of: 0 },
+            _ => Keys::Zipfian { from: 1, to: records, of: 0 },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Footprint {
+    #[schemars(with = "String")]
+    pub key: Size,
+    #[schemars(with = "String")]
+    pub value: Size,
+}
+
+/// Rates of all loaders together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Search {
+    #[schemars(with = "String")]
+    pub from: Quantity<Rate>,
+    #[schemars(with = "String")]
+    pub to: Quantity<Rate>,
+    #[schemars(with = "String")]
+    pub step: Quantity<Rate>,
+    /// Of writes, or of reads.
+    #[schemars(with = "String")]
+    pub p99_under: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Meanwhile {
+    /// Of everything on one node, counted from 1.
+    MajorCompaction { node: u32 },
+    /// One more node joins the cluster and takes its part of the data.
+    AddNode {},
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -77,6 +77,12 @@ pub struct PhaseRecord {
     /// Empty for a real run.
     #[serde(default)]
     pub explanation: Explanation,
+    /// Microseconds of the servers' processors that each kind of work took, an operation.
+    #[serde(default)]
+    pub work_us: BTreeMap<String, f64>,
+    /// Whatever else was measured.
+    #[serde(default)]
+    pub further: BTreeMap<Metric, f64>,
 }
 
 /// How much of a resource was used while the phase was measured.
@@ -101,6 +107,18 @@ impl Resource {
 
 impl PhaseRecord {
     pub fn new(name: &str, start_ns: u64, recorded: Recorded) -> Self {
+        let mut further = BTreeMap::new();
+        let [writes, reads] = recorded.sides;
+        if let (Some((write_rate, write)), Some((read_rate, read))) = (writes, reads) {
+            use Metric::*;
+            let ms = |ns: u64| ns as f64 / 1e6;
+            further.extend([(WriteThroughput, write_rate), (ReadThroughput, read_rate)]);
+            further.extend([(WriteLatencyMean, ms(write.mean)), (ReadLatencyMean, ms(read.mean))]);
+            further.extend([(WriteLatencyP50, ms(write.p50)), (ReadLatencyP50, ms(read.p50))]);
+            further.extend([(WriteLatencyP90, ms(write.p90)), (ReadLatencyP90, ms(read.p90))]);
+            further.extend([WriteLatencyP99, LatencyP99Write].map(|metric| (metric, ms(write.p99))));
+            further.extend([ReadLatencyP99, LatencyP99Read].map(|metric| (metric, ms(read.p99))));
+        }
         Self {
             name: name.to_string(),
             operations: recorded.operations,
@@ -118,6 +136,8 @@ impl PhaseRecord {
             series: recorded.series,
             resources: Vec::new(),
             explanation: Explanation::default(),
+            work_us: BTreeMap::new(),
+            further,
         }
     }
 
@@ -137,7 +157,7 @@ impl PhaseRecord {
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let ms = |ns: u64| Some(ns as f64 / 1e6).filter(|_| self.measured > 0);
         match metric {
-            Metric::Throughput => Some(self.throughput),
+            Metric::Throughput => Some(self.throughput).filter(|_| self.measured > 0),
             Metric::LatencyMean => ms(self.latency.mean),
             Metric::LatencyP50 => ms(self.latency.p50),
             Metric::LatencyP90 => ms(self.latency.p90),
@@ -147,6 +167,8 @@ impl PhaseRecord {
             Metric::LatencyMax => ms(self.latency.max),
             Metric::Duration => self.full_size_duration_s,
             Metric::QuiesceTotal => self.full_size_quiesce_s,
+            Metric::CompactionAfterLoad => Some(self.full_size_quiesce_s? - self.full_size_duration_s?),
+            further => self.further.get(&further).copied(),
         }
     }
 }
@@ -190,7 +212,8 @@ pub struct Timing {
 impl RunRecord {
     /// The record of one run of an experiment, references and checks already held against the phases.
     pub fn new(kind: Kind, run: &Run, mut phases: Vec<PhaseRecord>) -> Self {
-        for (phase, plan) in phases.iter_mut().zip(&run.phases) {
+        for phase in &mut phases {
+            let Some(plan) = run.phases.iter().find(|plan| plan.name == phase.name) else { continue };
             if plan.workloads.iter().any(|w| w.operations.is_some()) {
                 phase.full_size_duration_s = Some(run.scale.full_size_s(phase.duration_ns));
             }
@@ -204,7 +227,7 @@ impl RunRecord {
             scenario: run.scenario.clone(),
             about: run.about.clone(),
             bench: run.bench.clone(),
-            system: run.system.name.clone(),
+            system: run.reported_as.clone(),
             cluster: format!("{} x {}", run.nodes, run.instance.name),
             loaders: format!("{} x {}", run.loader_nodes, run.loader_instance.name),
             seed: run.seed,

@@ -4,11 +4,13 @@
 //! ranges, `n=`) and the durations that depend on them. Rates and latencies stay. Results are told in full-size units.
 //!
 //! Three floors keep a scaled run meaningful, each a stated rule:
-//! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says more), after a warm-up of
-//!    at least 3 s, so that queues settle, caches fill (rule 2 leaves more hot partitions than the scale says) and
-//!    percentiles have samples.
-//! 2. A Gaussian keeps a standard deviation of at least 1,000 partitions (or its own, if smaller): with fewer hot
-//!    partitions than that, single shards would run hot in a way that the full-size experiment does not.
+//! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says otherwise), after a warm-up
+//!    of at least `warmup` (3 s), so that queues settle, caches fill (rule 2 leaves more hot partitions than the scale
+//!    says) and percentiles have samples. `time` divides the duration of timed phases by another number than `data`,
+//!    where what they load has settled long before a quotient of theirs.
+//! 2. A Gaussian keeps a standard deviation of at least 100 partitions for each shard of a server (or its own, if
+//!    smaller): with fewer hot partitions than that, single shards would run hot in a way that the full-size experiment
+//!    does not. A system without shards keeps few, so that its scaled page cache holds them as the real one does.
 //! 3. A range keeps at least 1,000 partitions, or its own number.
 
 use hwprofiles::quantity::{Duration, Quantity, Ratio};
@@ -19,7 +21,7 @@ use crate::workload::Workload;
 
 const WARMUP_MIN_NS: u64 = 3_000_000_000;
 const WINDOW_MIN_NS: u64 = 1_000_000_000;
-const STDEV_MIN: f64 = 1_000.0;
+const STDEV_MIN_PER_SHARD: f64 = 100.0;
 const RANGE_MIN: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -32,31 +34,57 @@ pub struct Scale {
     #[serde(default = "default_window")]
     #[schemars(with = "Option<String>")]
     pub window: Duration,
+    /// Least warm-up of a timed phase.
+    #[serde(default = "default_warmup")]
+    #[schemars(with = "Option<String>")]
+    pub warmup: Duration,
+    /// Simulated time over real time of timed phases; `data` if absent.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub time: Option<Quantity<Ratio>>,
+}
+
+fn default_warmup() -> Duration {
+    Quantity::new(WARMUP_MIN_NS as f64)
 }
 
 fn default_window() -> Duration {
     Quantity::new(WINDOW_MIN_NS as f64)
 }
 
+/// `ratio` of `full`, rounded down, at least 1 unless that was 0.
+fn part(ratio: f64, full: u64) -> u64 {
+    // The reciprocal first: 1/1000 of 270,258,064,000 must not depend on how 0.001 rounds.
+    let divisor = 1.0 / ratio;
+    let exact = if (divisor - divisor.round()).abs() < 1e-9 {
+        full / divisor.round() as u64
+    } else {
+        (full as f64 * ratio) as u64
+    };
+    exact.max(u64::from(full > 0))
+}
+
 impl Default for Scale {
     fn default() -> Self {
-        Self { data: Quantity::new(1.0), window: default_window() }
+        Self::FULL
     }
 }
 
 impl Scale {
-    pub const FULL: Scale = Scale { data: Quantity::new(1.0), window: Quantity::new(WINDOW_MIN_NS as f64) };
+    pub const FULL: Scale = Scale {
+        data: Quantity::new(1.0),
+        window: Quantity::new(WINDOW_MIN_NS as f64),
+        warmup: Quantity::new(WARMUP_MIN_NS as f64),
+        time: None,
+    };
 
     /// A capacity or a number of partitions, rounded down, at least 1 unless it was 0.
     pub fn amount(&self, full: u64) -> u64 {
-        // The reciprocal first: 1/1000 of 270,258,064,000 must not depend on how 0.001 rounds.
-        let divisor = 1.0 / self.data.f64();
-        let exact = if (divisor - divisor.round()).abs() < 1e-9 {
-            full / divisor.round() as u64
-        } else {
-            (full as f64 * self.data.f64()) as u64
-        };
-        exact.max(u64::from(full > 0))
+        part(self.data.f64(), full)
+    }
+
+    fn time(&self, full_ns: u64) -> u64 {
+        part(self.time.unwrap_or(self.data).f64(), full_ns)
     }
 
     fn is_full(&self) -> bool {
@@ -68,12 +96,13 @@ impl Scale {
         if self.is_full() {
             return (warmup_ns, duration_ns);
         }
-        let warmup = self.amount(warmup_ns).max(WARMUP_MIN_NS);
-        let measured = self.amount(duration_ns.saturating_sub(warmup_ns)).max(self.window.u64());
+        let warmup = self.time(warmup_ns).max(self.warmup.u64());
+        let measured = self.time(duration_ns.saturating_sub(warmup_ns)).max(self.window.u64());
         (warmup, warmup + measured)
     }
 
-    pub fn keys(&self, keys: Keys) -> Keys {
+    /// `shards`: of one server.
+    pub fn keys(&self, keys: Keys, shards: u32) -> Keys {
         if self.is_full() {
             return keys;
         }
@@ -86,7 +115,12 @@ impl Scale {
             Keys::Sequence { from, to } => Keys::Sequence { from: begin(from), to: end(from, to) },
             Keys::Uniform { from, to } => Keys::Uniform { from: begin(from), to: end(from, to) },
             Keys::Exponential { from, to } => Keys::Exponential { from: begin(from), to: end(from, to) },
-            Keys::Zipfian { from, to } => Keys::Zipfian { from: begin(from), to: end(from, to) },
+            Keys::Zipfian { from, to, of } => {
+                Keys::Zipfian { from: begin(from), to: end(from, to), of: of.max(keys.count()) }
+            }
+            Keys::Latest { from, to, of } => {
+                Keys::Latest { from: begin(from), to: end(from, to), of: of.max(keys.count()) }
+            }
             Keys::Gaussian { from, to, mean, stdev } => {
                 let (low, high) = (begin(from), end(from, to));
                 let place = (mean - from as f64) / (to - from).max(1) as f64;
@@ -94,15 +128,15 @@ impl Scale {
                     from: low,
                     to: high,
                     mean: low as f64 + place * (high - low) as f64,
-                    stdev: (stdev * self.data.f64()).max(STDEV_MIN.min(stdev)),
+                    stdev: (stdev * self.data.f64()).max((STDEV_MIN_PER_SHARD * f64::from(shards)).min(stdev)),
                 }
             }
         }
     }
 
-    pub fn workload(&self, full: &Workload, warmup_ns: u64) -> (u64, Workload) {
+    pub fn workload(&self, full: &Workload, warmup_ns: u64, shards: u32) -> (u64, Workload) {
         let mut scaled = full.clone();
-        scaled.keys = self.keys(full.keys);
+        scaled.keys = self.keys(full.keys, shards);
         scaled.operations = full.operations.map(|n| self.amount(n));
         let mut warmup = if self.is_full() { warmup_ns } else { self.amount(warmup_ns) };
         if let Some(duration) = full.duration_ns {
@@ -141,16 +175,20 @@ mod tests {
         assert_eq!(thousandth().timed(2 * minute, 20 * minute), (3_000_000_000, 3_000_000_000 + 1_080_000_000));
         assert_eq!(thousandth().timed(0, 5 * minute), (3_000_000_000, 4_000_000_000));
         assert_eq!(Scale::FULL.timed(1, 10), (1, 10));
+        let short = |time: &str| Quantity::<hwprofiles::quantity::Time>::parse(time).unwrap();
+        let time = Some(Quantity::parse("1/3000").unwrap());
+        let fast = Scale { time, window: short("200 ms"), warmup: short("100 ms"), ..thousandth() };
+        assert_eq!(fast.timed(0, 15 * minute), (100_000_000, 400_000_000));
     }
 
     #[test]
     fn key_ranges_shrink_around_the_same_place() {
         let full = Keys::Gaussian { from: 1, to: 810_774_192, mean: 405_387_096.0, stdev: 10_000.0 };
-        let Keys::Gaussian { from, to, mean, stdev } = thousandth().keys(full) else { panic!("still a Gaussian") };
+        let Keys::Gaussian { from, to, mean, stdev } = thousandth().keys(full, 7) else { panic!("still a Gaussian") };
         assert_eq!((from, to), (1, 810_774));
         assert!((mean - 405_387.5).abs() < 1.0, "{mean}");
-        assert_eq!(stdev, 1_000.0);
+        assert_eq!(stdev, 700.0);
         let disjoint = Keys::Sequence { from: 270_258_065, to: 540_516_128 };
-        assert_eq!(thousandth().keys(disjoint), Keys::Sequence { from: 270_259, to: 540_516 });
+        assert_eq!(thousandth().keys(disjoint, 7), Keys::Sequence { from: 270_259, to: 540_516 });
     }
 }

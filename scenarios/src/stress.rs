@@ -169,7 +169,7 @@ impl Reading {
         let mix = match command.text {
             "write" => Mix::WRITE,
             "read" => Mix::READ,
-            "mixed" => Mix { write: 1, read: 1 },
+            "mixed" => Mix { write: 1, read: 1, ..Mix::NOTHING },
             "user" | "counter_write" | "counter_read" | "help" | "print" | "version" | "legacy" => {
                 return Err(command.error(
                     format!("`{}` is not simulated", command.text),
@@ -208,7 +208,7 @@ impl Reading {
                 level.error(format!("unknown consistency level `{}`", level.text), suggest(level.text, names))
             })?;
         } else if let Some(ratio) = word.value_of("ratio") {
-            let mut mix = Mix { write: 0, read: 0 };
+            let mut mix = Mix::NOTHING;
             for part in ratio.split(",") {
                 match (part.value_of("write"), part.value_of("read")) {
                     (Some(n), _) => mix.write = n.count()?,
@@ -497,7 +497,7 @@ mod tests {
         let mixed = read(
             "mixed ratio(write=1,read=1) duration=15m cl=QUORUM -pop dist=gauss(1..10000000,5000000,500000) -rate threads=700",
         );
-        assert_eq!(mixed.workload.mix, Mix { write: 1, read: 1 });
+        assert_eq!(mixed.workload.mix, Mix { write: 1, read: 1, ..Mix::NOTHING });
 
         let during = read("read duration=60m no-warmup cl=QUORUM -pop dist=uniform(1..810774192) -rate threads=10");
         assert!(during.no_warmup);
@@ -510,7 +510,7 @@ mod tests {
         );
         assert_eq!(open.workload.arrival, Arrival::Open { threads: 10, rate: Quantity::new(80_000.0) });
         assert_eq!(open.workload.connections_per_host, 4);
-        assert_eq!(open.workload.row, Row { columns: 10, column_bytes: 100 });
+        assert_eq!(open.workload.row, Row { columns: 10, column_bytes: 100, rows: 1 });
         assert_eq!(open.workload.keys, Keys::Sequence { from: 1, to: 1_000_000 });
     }
 

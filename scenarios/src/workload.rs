@@ -20,19 +20,91 @@ pub struct Workload {
     pub connections_per_host: u32,
 }
 
-/// Relative numbers of writes and reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+/// Relative numbers of operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
+    /// Of whole rows, whose number the keys give.
     #[serde(default)]
     pub write: u32,
+    /// Of all rows of a partition.
     #[serde(default)]
     pub read: u32,
+    /// Writes of one column.
+    #[serde(default)]
+    pub update: u32,
+    /// Writes of rows that were not there, behind the range of keys.
+    #[serde(default)]
+    pub insert: u32,
+    /// Reads of 1 to 100 partitions that follow one another.
+    #[serde(default)]
+    pub scan: u32,
+    /// A read and then an update, which count as one.
+    #[serde(default)]
+    pub read_modify_write: u32,
+}
+
+/// One operation of a [`Mix`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    #[default]
+    Write,
+    Read,
+    Update,
+    Insert,
+    Scan,
+    ReadModifyWrite,
+}
+
+impl Operation {
+    pub fn is_write(self) -> bool {
+        !matches!(self, Operation::Read | Operation::Scan)
+    }
 }
 
 impl Mix {
-    pub const WRITE: Mix = Mix { write: 1, read: 0 };
-    pub const READ: Mix = Mix { write: 0, read: 1 };
+    pub const WRITE: Mix = Mix { write: 1, ..Mix::NOTHING };
+    pub const READ: Mix = Mix { read: 1, ..Mix::NOTHING };
+    pub const NOTHING: Mix = Mix { write: 0, read: 0, update: 0, insert: 0, scan: 0, read_modify_write: 0 };
+
+    pub fn parts(&self) -> [(Operation, u32); 6] {
+        use Operation::*;
+        [
+            (Write, self.write),
+            (Read, self.read),
+            (Update, self.update),
+            (Insert, self.insert),
+            (Scan, self.scan),
+            (ReadModifyWrite, self.read_modify_write),
+        ]
+    }
+
+    pub fn total(&self) -> u64 {
+        self.parts().iter().map(|(_, part)| u64::from(*part)).sum()
+    }
+
+    /// The operation at `place`, below [`Mix::total`].
+    pub fn at(&self, mut place: u64) -> Operation {
+        for (operation, part) in self.parts() {
+            match place.checked_sub(u64::from(part)) {
+                None => return operation,
+                Some(rest) => place = rest,
+            }
+        }
+        Operation::Read
+    }
+
+    /// Whether every operation is the same, and which.
+    pub fn only(&self) -> Option<Operation> {
+        let mut there = self.parts().into_iter().filter(|(_, part)| *part > 0);
+        there.next().filter(|_| there.next().is_none()).map(|(operation, _)| operation)
+    }
+
+    /// Whether operations of both sides are there.
+    pub fn has_sides(&self) -> [bool; 2] {
+        let any = |write| self.parts().iter().any(|(operation, part)| *part > 0 && operation.is_write() == write);
+        [any(true), any(false)]
+    }
 }
 
 /// When the next operation begins.
@@ -79,26 +151,40 @@ impl Arrival {
     }
 }
 
-/// Shape of the rows written: cassandra-stress's default table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Shape of the rows written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     pub columns: u32,
     pub column_bytes: u32,
+    /// Rows of a partition; with more than one they have a clustering key, and keys are numbers of rows where one is
+    /// written, of partitions where they are read.
+    #[serde(default = "one")]
+    pub rows: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Row {
     /// `keyspace1.standard1`: key of 10 bytes, C0 to C4 of 34 bytes.
-    pub const STRESS_DEFAULT: Row = Row { columns: 5, column_bytes: 34 };
+    pub const STRESS_DEFAULT: Row = Row { columns: 5, column_bytes: 34, rows: 1 };
     pub const KEY_BYTES: usize = 10;
 
-    /// Bytes of one partition on disk, near enough to check capacities: the reports count about 300 for the default.
+    /// Bytes of one row on disk, near enough to check capacities: the reports count about 300 for the default.
     pub fn stored_bytes(&self) -> u64 {
         let cell_overhead = 20;
         let partition_overhead = 30;
         Self::KEY_BYTES as u64
             + partition_overhead
             + u64::from(self.columns) * (u64::from(self.column_bytes) + cell_overhead)
+    }
+
+    /// The partition and the place in it of row `number`, both from 1 and 0.
+    pub fn place(&self, number: u64) -> (u64, u32) {
+        let rows = u64::from(self.rows.max(1));
+        ((number - 1) / rows + 1, ((number - 1) % rows) as u32)
     }
 }
 
@@ -176,6 +262,23 @@ mod tests {
     #[test]
     fn the_default_row_is_about_300_bytes() {
         assert_eq!(Row::STRESS_DEFAULT.stored_bytes(), 310);
+    }
+
+    #[test]
+    fn a_mix_gives_each_its_part() {
+        let mix = Mix { read: 2, scan: 3, ..Mix::NOTHING };
+        let all: Vec<Operation> = (0..mix.total()).map(|place| mix.at(place)).collect();
+        use Operation::*;
+        assert_eq!(all, [Read, Read, Scan, Scan, Scan]);
+        assert_eq!((mix.only(), Mix::WRITE.only()), (None, Some(Write)));
+        assert_eq!((mix.has_sides(), Mix { update: 1, ..mix }.has_sides()), ([false, true], [true, true]));
+    }
+
+    #[test]
+    fn rows_of_a_partition_follow_one_another() {
+        let row = Row { columns: 1, column_bytes: 1000, rows: 16 };
+        assert_eq!([row.place(1), row.place(16), row.place(17)], [(1, 0), (1, 15), (2, 0)]);
+        assert_eq!(Row::STRESS_DEFAULT.place(7), (7, 0));
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn with_client<F: Future<Output = ()> + 'static>(port: u16, test: impl FnOnce(Rc
     reactor::uring::block_on(async move {
         let server = Rc::new(Server::default());
         reactor::spawn(Group::Statement, "test server", server.clone().serve(addr));
-        let table = TableSpec { keyspace: "k".into(), replication_factor: 1, row: Row::STRESS_DEFAULT };
+        let table = TableSpec::new("k", 1, Row::STRESS_DEFAULT);
         let target = Target { nodes: vec![addr], table, connections_per_host: 2, patience: Duration::from_secs(5) };
         scenarios::client::create_schema(&target).await.unwrap();
         test(server, Client::connect(&target, 0, 1).await.unwrap()).await;
@@ -187,8 +187,11 @@ fn an_observer_sees_every_operation_and_the_version_it_read() {
     with_client(19_312, |_, client| async move {
         let history = Rc::new(History::default());
         // One thread: reads and writes of a partition never overlap.
-        let mut mixed =
-            workload(Mix { write: 1, read: 1 }, Keys::Uniform { from: 1, to: 50 }, Arrival::Closed { threads: 1 });
+        let mut mixed = workload(
+            Mix { write: 1, read: 1, ..Mix::NOTHING },
+            Keys::Uniform { from: 1, to: 50 },
+            Arrival::Closed { threads: 1 },
+        );
         mixed.operations = Some(2_000);
         client.run_observed(share(mixed), history.clone()).await.unwrap();
         assert_eq!(history.open.get(), 0);
@@ -250,7 +253,7 @@ fn a_phase_in_which_nothing_succeeds_says_why() {
 fn a_server_that_is_not_there_is_named() {
     let addr = SocketAddr::from(([127, 0, 0, 1], 19_315));
     let error = reactor::uring::block_on(async move {
-        let table = TableSpec { keyspace: "k".into(), replication_factor: 1, row: Row::STRESS_DEFAULT };
+        let table = TableSpec::new("k", 1, Row::STRESS_DEFAULT);
         let target = Target { nodes: vec![addr], table, connections_per_host: 1, patience: Duration::ZERO };
         scenarios::client::create_schema(&target).await.unwrap_err()
     })
@@ -270,7 +273,7 @@ fn rate_of_the_client_on_one_core() {
     })
     .unwrap();
     let recorded = reactor::uring::block_on_with(on(1), move || async move {
-        let table = TableSpec { keyspace: "k".into(), replication_factor: 1, row: Row::STRESS_DEFAULT };
+        let table = TableSpec::new("k", 1, Row::STRESS_DEFAULT);
         let target = Target { nodes: vec![addr], table, connections_per_host: 8, patience: Duration::from_secs(5) };
         let client = Client::connect(&target, 0, 1).await.unwrap();
         let keys = Keys::Uniform { from: 1, to: 100 };

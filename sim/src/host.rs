@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use reactor::{Fd, Group, IoClassStats, Remote, Shard, ShardConfig};
+use reactor::{Fd, Group, IoClassStats, Remote, Shard, ShardConfig, Work};
 
 use crate::cpu::Pace;
 use crate::disk::device::{Device, DiskCounters, SharedLimits};
@@ -247,6 +247,8 @@ const LAST_EPHEMERAL_PORT: u16 = 60999;
 pub struct HostCounters {
     /// CPU used by each shard since its boot.
     pub shard_cpu_ns: Vec<u64>,
+    /// CPU of each kind of work, all shards together.
+    pub work_ns: [u64; Work::COUNT],
     /// CPU used by shards of earlier boots.
     pub earlier_cpu_ns: u64,
     /// Time for which all shards stood still.
@@ -439,10 +441,15 @@ impl World {
     pub fn host_counters(&self, id: HostId) -> HostCounters {
         let host = self.host(id.0);
         let nic = host.nic.borrow();
+        let mut work_ns = [0; Work::COUNT];
+        for seat in host.seats.borrow().iter() {
+            work_ns.iter_mut().zip(seat.spent_ns()).for_each(|(sum, ns)| *sum += ns);
+        }
         let of_groups = |count: &dyn Fn(&Seat, Group) -> u64| {
             Group::ALL.map(|group| host.seats.borrow().iter().map(|seat| count(seat, group)).sum())
         };
         HostCounters {
+            work_ns,
             shard_cpu_ns: host.seats.borrow().iter().map(|seat| seat.used_ns()).collect(),
             earlier_cpu_ns: host.retired_cpu_ns.get(),
             paused_ns: host.paused_ns.get(),

@@ -3,19 +3,26 @@
 //! The hosts come from the profiles, the nodes are the server's own code, the loaders the loading client's. Nothing
 //! here knows what was published: references are held against the record only after the run.
 
+mod measures;
+mod search;
+
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
 use hwprofiles::CommitlogSync;
-use reactor::Group;
 use reactor::sync::Notify;
+use reactor::{Group, Work};
 use scenarios::client::{Client, ClientError, PhaseShare, Target, create_schema};
-use scenarios::model::Quiesce;
-use scenarios::{Kind, PhaseRecord, Recorder, Run, RunRecord};
+use scenarios::model::{Meanwhile, Quiesce};
+use scenarios::{Kind, Metric, PhaseRecord, Recorder, Run, RunRecord, Side};
 use server::NodeConfig;
 
+use self::measures::{Measures, of_resources};
+use self::search::Search;
 use crate::cluster::{self, Cluster, address};
 use crate::usage::{self, Watch};
 use crate::{HostCounters, HostId, HostModel, NetworkModel, Settings, World};
@@ -47,6 +54,8 @@ pub struct Ran {
     pub virtual_ns: u64,
     /// Client operations of all phases.
     pub operations: u64,
+    /// Phases that cannot be simulated, and why.
+    pub left_out: Vec<String>,
 }
 
 /// Told now and then how far a run is, in its phase: `(phase's name, part of 1)`.
@@ -57,13 +66,13 @@ pub fn run(run: &Run, seed: u64, progress: &Progress) -> Result<Ran, RunError> {
     let settings = Settings { network: NetworkModel::from_profile(&run.network), ..Default::default() };
     let outcome = crate::run(seed, settings, |world| Simulation::new(world, run).go(progress));
     let (events, hash, virtual_ns) = (outcome.events, outcome.hash, outcome.virtual_ns);
-    let phases = outcome.value?;
+    let (phases, left_out) = outcome.value?;
     let operations = phases.iter().map(|phase| phase.operations).sum();
     let mut record = RunRecord::new(Kind::Simulated, run, phases);
     record.seed = seed;
     record.kernel_events = events;
     record.event_hash = format!("{hash:016x}");
-    Ok(Ran { record, virtual_ns, operations })
+    Ok(Ran { record, virtual_ns, operations, left_out })
 }
 
 /// What the world and its loaders tell each other. One thread runs them all.
@@ -71,11 +80,14 @@ pub fn run(run: &Run, seed: u64, progress: &Progress) -> Result<Ran, RunError> {
 struct Board {
     /// Work for each loader shard, by loader and shard, taken when a phase begins.
     shares: RefCell<Vec<Vec<Option<PhaseShare>>>>,
-    recorders: RefCell<Vec<Recorder>>,
+    /// By loader.
+    recorders: RefCell<Vec<(usize, Recorder)>>,
     failed: RefCell<Option<ClientError>>,
     waiting: Cell<usize>,
     /// Loader shards, or server shards in a quiesce, that are through.
     done: Cell<usize>,
+    /// Server shards whose major compaction is through.
+    compacted: Cell<usize>,
     begin: Notify,
     node_failed: RefCell<Option<(usize, String)>>,
 }
@@ -87,6 +99,7 @@ struct Simulation<'a> {
     cluster: Rc<Cluster>,
     servers: Vec<HostId>,
     loaders: Vec<HostId>,
+    left_out: RefCell<Vec<String>>,
 }
 
 fn loader_ip(loader: u32) -> IpAddr {
@@ -110,15 +123,21 @@ impl<'a> Simulation<'a> {
             world.add_host(loader_ip(loader), model.scaled(data))
         });
         let loaders = loaders.collect();
-        Self { world, run, board: Rc::default(), servers: cluster.hosts(), cluster, loaders }
+        let (board, left_out) = (Rc::default(), RefCell::default());
+        Self { world, run, board, servers: cluster.hosts(), cluster, loaders, left_out }
     }
 
-    fn go(self, progress: &Progress) -> Result<Vec<PhaseRecord>, RunError> {
+    /// The phases, and what was left out of them.
+    fn go(self, progress: &Progress) -> Result<(Vec<PhaseRecord>, Vec<String>), RunError> {
         self.boot_loaders();
         let shards = self.loaders.len() * self.run.shards().1 as usize;
         let board = self.board.clone();
         self.wait("start", || board.waiting.get() == shards)?;
-        (0..self.run.phases.len()).map(|phase| self.phase(phase, progress)).collect()
+        let mut phases = Vec::new();
+        for phase in 0..self.run.phases.len() {
+            phases.extend(self.phase(phase, progress)?);
+        }
+        Ok((phases, self.left_out.take()))
     }
 
     fn boot_loaders(&self) {
@@ -201,18 +220,49 @@ impl<'a> Simulation<'a> {
         self.wait(name, || self.board.done.get() == all)
     }
 
-    fn phase(&self, index: usize, progress: &Progress) -> Result<PhaseRecord, RunError> {
+    /// What a phase reports: one record, or one for each side of a search.
+    fn phase(&self, index: usize, progress: &Progress) -> Result<Vec<PhaseRecord>, RunError> {
         let plan = &self.run.phases[index];
         let name = plan.name.as_str();
+        if let Some(footprint) = &plan.footprint {
+            return Ok(self.footprint(name, footprint).into_iter().collect());
+        }
+        if plan.meanwhile == Some(Meanwhile::AddNode {}) {
+            let left_out = format!("{name}: a node cannot join a running cluster yet");
+            self.left_out.borrow_mut().push(left_out);
+            return Ok(Vec::new());
+        }
         if plan.quiesce == Quiesce::Before {
             progress(&format!("{name}: quiesce"), 0.0);
             self.quiesce(name)?;
         }
+        if let Some(search) = &plan.search {
+            return self.search(index, search, progress);
+        }
+        let mut record = self.drive(index, 0, None, progress)?;
+        if plan.quiesce == Quiesce::After {
+            self.quiesce(name)?;
+            record.full_size_quiesce_s = Some(self.run.scale.full_size_s(self.world.now() - record.start_ns));
+        }
+        if plan.quiesce == Quiesce::After || plan.major_compaction_after {
+            record.further.insert(Metric::ClusterBytes, self.cluster_bytes());
+        }
+        if plan.major_compaction_after {
+            self.compact(name)?;
+            record.further.insert(Metric::ClusterBytesAfterMajor, self.cluster_bytes());
+        }
+        Ok(vec![record])
+    }
+
+    /// Drives one phase's load once, `rate` instead of its own where given, and measures.
+    fn drive(&self, index: usize, step: u64, rate: Option<f64>, progress: &Progress) -> Result<PhaseRecord, RunError> {
+        let plan = &self.run.phases[index];
+        let name = plan.name.as_str();
         let board = &self.board;
         let mut parts = 0;
         let mut watched = None;
         for loader in 0..self.loaders.len() {
-            let shares = self.run.shares(index, loader);
+            let shares = self.run.shares_at(index, loader, step, rate);
             parts += shares.len();
             watched = shares.first().map(|share| share.shared.clone()).or(watched);
             for (shard, share) in shares.into_iter().enumerate() {
@@ -239,10 +289,16 @@ impl<'a> Simulation<'a> {
         if plan.warmup_ns > 0 {
             self.wait_telling(name, || self.world.now() >= measured_from, tell)?;
         }
+        if let Some(Meanwhile::MajorCompaction { node }) = plan.meanwhile {
+            self.spawn_compaction(node as usize - 1);
+        }
         let before = self.counters();
+        let measures = self.measures();
         let from = self.world.now();
         self.wait_telling(name, || board.done.get() == parts, tell)?;
-        let mut recorders = std::mem::take(&mut *board.recorders.borrow_mut()).into_iter();
+        let recorders = std::mem::take(&mut *board.recorders.borrow_mut()).into_iter();
+        let measured = recorders.filter(|(loader, _)| *loader < plan.workloads.len());
+        let mut recorders = measured.map(|(_, recorder)| recorder);
         let mut whole = recorders.next().unwrap_or_else(|| Recorder::new(start, 0, None));
         recorders.for_each(|recorder| whole.merge(recorder));
         let mut record = PhaseRecord::new(name, start, whole.finish());
@@ -250,11 +306,107 @@ impl<'a> Simulation<'a> {
         record.set_resources(usage::resources(self.run, &before, &after, ns));
         let waits = usage::waits(self.run, &before, &after, record.measured, record.latency.mean, ns);
         record.explanation = watch.into_inner().explain(self.run, waits);
-        if plan.quiesce == Quiesce::After {
-            self.quiesce(name)?;
-            record.full_size_quiesce_s = Some(self.run.scale.full_size_s(self.world.now() - start));
+        record.work_us = self.work(&before, &after, record.measured);
+        record.further.extend(self.measures().since(&measures));
+        record.further.extend(of_resources(&record.resources));
+        if self.run.nodes == 1
+            && let Some(us) = record.further.get(&Metric::LocalReadLatencyP99).copied()
+        {
+            record.further.insert(Metric::ServerLatencyP99, us / 1e3);
         }
         Ok(record)
+    }
+
+    /// Raises the rate until the latency of each side that the load has breaks the bound.
+    fn search(
+        &self,
+        index: usize,
+        bound: &scenarios::model::Search,
+        progress: &Progress,
+    ) -> Result<Vec<PhaseRecord>, RunError> {
+        let rate = |step: u64| bound.from.f64() + step as f64 * bound.step.f64();
+        let mut steps: BTreeMap<u64, PhaseRecord> = BTreeMap::new();
+        let mut found = Vec::new();
+        for (name, side) in self.run.phases[index].reported() {
+            let p99 = |record: &PhaseRecord| {
+                let of_side = match side {
+                    Some(Side::Write) => Metric::WriteLatencyP99,
+                    _ => Metric::ReadLatencyP99,
+                };
+                record.value(of_side).or_else(|| record.value(Metric::LatencyP99))
+            };
+            let mut search = Search::new(bound.from.f64(), bound.to.f64(), bound.step.f64());
+            while let Some(step) = search.next() {
+                let record = match steps.entry(step) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => place.insert(self.drive(index, step + 1, Some(rate(step)), progress)?),
+                };
+                tracing::info!(phase = name, rate = rate(step), p99 = ?p99(record), "tried");
+                let keeps = p99(record).is_some_and(|ms| ms * 1e6 < bound.p99_under.f64());
+                search.tell(step, keeps);
+            }
+            let Some(best) = search.best() else { continue };
+            let mut record = steps[&best].clone();
+            record.name = name;
+            record.further.insert(Metric::MaxThroughput, rate(best));
+            found.push(record);
+        }
+        Ok(found)
+    }
+
+    /// Items that the servers' memory for cached rows and memtables holds, by what the system keeps beside each.
+    fn footprint(&self, name: &str, footprint: &scenarios::model::Footprint) -> Option<PhaseRecord> {
+        let memory = self.run.system.memory.as_ref()?;
+        let overhead = memory.item_overhead.as_ref()?.u64();
+        let item = overhead + footprint.key.u64() + footprint.value.u64();
+        let plan = memory.plan(self.run.instance.ram.u64());
+        let items = ((plan.row_cache + plan.memtable) / item) * u64::from(self.run.nodes);
+        let mut record = PhaseRecord::new(name, self.world.now(), Recorder::new(0, 0, None).finish());
+        record.further.insert(Metric::Items, items as f64);
+        Some(record)
+    }
+
+    fn measures(&self) -> Measures {
+        Measures::take(self.world, &self.servers, self.run.shards().0 as usize, &self.run.keyspace)
+    }
+
+    /// Told in full size.
+    fn cluster_bytes(&self) -> f64 {
+        (self.measures().disk_bytes() as f64 / self.run.scale.data.f64()).round()
+    }
+
+    /// Begins a major compaction on all shards of a node.
+    fn spawn_compaction(&self, node: usize) {
+        for shard in 0..self.run.shards().0 as usize {
+            let (board, keyspace) = (self.board.clone(), self.run.keyspace.clone());
+            self.world.on_shard(self.servers[node], shard, |shard| {
+                drop(shard.spawn(Group::Compaction, "major compaction", async move {
+                    if let Err(error) = server::compact_shard(&keyspace).await {
+                        board.node_failed.borrow_mut().get_or_insert((node + 1, error.to_string()));
+                    }
+                    board.compacted.set(board.compacted.get() + 1);
+                }));
+            });
+        }
+    }
+
+    fn compact(&self, name: &str) -> Result<(), RunError> {
+        self.board.compacted.set(0);
+        (0..self.servers.len()).for_each(|node| self.spawn_compaction(node));
+        let all = self.run.shards().0 as usize * self.servers.len();
+        self.wait(name, || self.board.compacted.get() == all)
+    }
+
+    /// Of the servers, in microseconds an operation.
+    fn work(&self, before: &[HostCounters], after: &[HostCounters], operations: u64) -> BTreeMap<String, f64> {
+        let spent = |kind: Work| {
+            let of_host =
+                |(old, new): (&HostCounters, &HostCounters)| new.work_ns[kind as usize] - old.work_ns[kind as usize];
+            let hosts = before.iter().zip(after).take(self.servers.len());
+            hosts.map(of_host).sum::<u64>() as f64 / 1e3 / operations.max(1) as f64
+        };
+        let each = Work::ALL.iter().map(|kind| (kind.name().to_string(), (spent(*kind) * 1e3).round() / 1e3));
+        each.filter(|(_, us)| *us > 0.0).collect()
     }
 
     fn counters(&self) -> Vec<HostCounters> {
@@ -268,8 +420,19 @@ fn node_config(run: &Run) -> NodeConfig {
     let mut config = NodeConfig::single(address(0), cluster::DATA_DIR);
     config.cluster_name = run.scenario.clone();
     config.memtable_bytes = memory.memtable.max(MEMTABLE_MIN_BYTES * u64::from(run.shards().0));
-    // The engine's block cache stands for the system's row cache and for the kernel's page cache.
-    config.cache_bytes = memory.row_cache + memory.page_cache;
+    config.cache_bytes = memory.row_cache;
+    if let Some(memory) = &run.system.memory {
+        config.index_cache_fraction = memory.index_cache_fraction.f64();
+    }
+    config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
+    config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
+    // As many partitions in a row on one shard, and on one node, as at full size: scans visit as few of both.
+    let halvings = ((1.0 / run.scale.data.f64()) as u64).max(1).ilog2() as u8;
+    config.ignore_msb = config.ignore_msb.saturating_sub(halvings);
+    if run.replication_factor == run.nodes {
+        // Every node has all the data: fewer tokens leave it as even as it is.
+        config.nodes[0].num_tokens = run.scale.amount(u64::from(config.nodes[0].num_tokens)).max(8) as u32;
+    }
     config.compaction_small_bytes = run.scale.amount(config.compaction_small_bytes);
     if let Some(commitlog) = &run.system.commitlog {
         config.sync = match &commitlog.sync {
@@ -288,7 +451,7 @@ fn node_config(run: &Run) -> NodeConfig {
 /// Floors of what is scaled. A flush, and a new segment, take a number of disk operations whatever their size, at
 /// latencies that are not scaled: below these sizes a scaled run would wait for those alone.
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
-const MEMTABLE_MIN_BYTES: u64 = 4 << 20;
+const MEMTABLE_MIN_BYTES: u64 = 1 << 20;
 
 /// One loader shard: connects, then runs its part of phase after phase.
 async fn drive(
@@ -314,7 +477,7 @@ async fn drive(
             continue;
         };
         let recorder = client.run(share).await?;
-        board.recorders.borrow_mut().push(recorder);
+        board.recorders.borrow_mut().push((loader, recorder));
         board.done.set(board.done.get() + 1);
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Seat {
     costs: [Cost; Work::COUNT],
     /// Of the current run.
     pace: Cell<Pace>,
+    /// CPU of each kind of work, as `charged`.
+    spent: [Cell<u64>; Work::COUNT],
     done: RefCell<Vec<(SlotId, Result<u64, Errno>)>>,
     delivering: RefCell<Vec<(SlotId, Result<u64, Errno>)>>,
     in_flight: RefCell<Vec<InFlight>>,
@@ -108,6 +110,7 @@ impl Seat {
             is_armed: Cell::new(false),
             costs: host.model.cpu.costs,
             pace: Cell::new(Pace::FULL_COST),
+            spent: [const { Cell::new(0) }; Work::COUNT],
             done: RefCell::new(Vec::new()),
             delivering: RefCell::new(Vec::new()),
             in_flight: RefCell::new(Vec::new()),
@@ -150,6 +153,11 @@ impl Seat {
 
     pub fn waited_ns(&self, group: Group) -> u64 {
         self.waited_ns[group as usize].get()
+    }
+
+    /// CPU that each kind of work used, in ns.
+    pub fn spent_ns(&self) -> [u64; Work::COUNT] {
+        self.spent.each_ref().map(|spent| spent.get() >> FRACTION_BITS)
     }
 
     pub fn polls(&self) -> u64 {
@@ -375,6 +383,8 @@ impl Backend for Seat {
         let cost = &self.costs[work as usize];
         let ns = self.pace.get().apply(cost.fixed + cost.per_byte * amount);
         self.charged.set(self.charged.get() + ns);
+        let of_kind = &self.spent[work as usize];
+        of_kind.set(of_kind.get() + ns);
         if work == Work::Poll {
             self.polls.set(self.polls.get() + 1);
         } else if cost.garbage > 0 {

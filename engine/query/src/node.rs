@@ -65,14 +65,16 @@ pub struct Config {
     pub prepared_max: usize,
     /// By name, as a configuration file has them.
     pub settings: Vec<(String, String)>,
+    /// First bits of the token that do not choose the shard: each shard owns two to the power of this slices of the
+    /// ring, so that any range of some size touches all of them.
+    pub ignore_msb: u8,
 }
+
+/// Scylla's default `murmur3_partitioner_ignore_msb_bits`.
+pub const IGNORE_MSB: u8 = 12;
 
 /// Who wants to hear of changes of the schema and of nodes: one per connection that registered for events.
 pub type Listener = Rc<dyn Fn(&Event)>;
-
-/// Bits of the token that do not choose the shard, as Scylla's default `murmur3_partitioner_ignore_msb_bits`: each
-/// shard owns 4096 slices of the ring, so that any range of some size touches all of them.
-pub const IGNORE_MSB: u8 = 12;
 
 pub struct Node {
     pub config: Config,
@@ -373,7 +375,7 @@ impl Node {
     }
 
     pub(crate) fn owner_shard(&self, token: Token) -> usize {
-        if self.shards == 1 { 0 } else { shard_of(token, self.shards as u32, IGNORE_MSB) as usize }
+        if self.shards == 1 { 0 } else { shard_of(token, self.shards as u32, self.config.ignore_msb) as usize }
     }
 
     /// A write timestamp in microseconds, larger than any given before on this shard.

@@ -48,7 +48,8 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     let tables: Vec<_> = schema.tables().cloned().chain(query::stored_tables()).collect();
     let storage_config = config.storage(shard, shards);
     if shard == 0 {
-        let owner = |token, shards| types::shard_of(token, shards, query::IGNORE_MSB);
+        let ignore_msb = config.ignore_msb;
+        let owner = move |token, shards| types::shard_of(token, shards, ignore_msb);
         storage::reshard(&storage_config, &tables, owner).await?;
     } else {
         storage::wait_for_layout(&storage_config).await?;
@@ -61,6 +62,7 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
             timeouts: config.timeouts.clone(),
             prepared_max: 10_000,
             settings: config.settings(),
+            ignore_msb: config.ignore_msb,
         },
         topology.clone(),
         storage,
@@ -150,6 +152,24 @@ pub async fn quiesce_shard() -> Result<(), storage::Error> {
     node.storage.flush(None).await?;
     while node.storage.stats().tables.values().any(|table| table.pending_compactions > 0) {
         time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+/// What the current shard's storage has counted of a table; `None` while there is no such table.
+pub fn table_stats(keyspace: &str, table: &str) -> Option<storage::TableStats> {
+    let node = reactor::local::<Node>()?;
+    let id = node.table(keyspace, table).ok()?.id;
+    node.storage.stats().tables.remove(&id)
+}
+
+/// Rewrites all SSTables of the current shard's tables of `keyspace` into one each: a major compaction.
+pub async fn compact_shard(keyspace: &str) -> Result<(), storage::Error> {
+    let Some(node) = reactor::local::<Node>() else { return Ok(()) };
+    let schema = node.schema();
+    let tables: Vec<_> = schema.tables().filter(|table| table.keyspace == keyspace).map(|table| table.id).collect();
+    for table in tables {
+        node.storage.compact(table).await?;
     }
     Ok(())
 }

@@ -30,12 +30,19 @@ pub struct NodeConfig {
     pub memtable_bytes: u64,
     /// Memory for cached blocks of SSTables, of the whole node, in bytes.
     pub cache_bytes: u64,
+    /// The part of that which index blocks may take.
+    pub index_cache_fraction: f64,
     pub commitlog_segment_bytes: u64,
     /// Commit log on disk, of the whole node, in bytes.
     pub commitlog_bytes: u64,
+    /// First bits of tokens that do not choose the shard; fixed once there is data.
+    pub ignore_msb: u8,
     /// Limit of compaction's writes of the whole node, in MB/s. `None`: unlimited.
     pub compaction_mb_per_s: Option<f64>,
     pub compaction_small_bytes: u64,
+    /// Shares of compactions and flushes that follow nothing; see `storage::Config`.
+    pub compaction_static_shares: Option<u32>,
+    pub flush_static_shares: Option<u32>,
     pub timeouts: Timeouts,
     /// Requests that one connection may have in flight before no more are read from it.
     pub requests_per_connection_max: usize,
@@ -66,10 +73,14 @@ impl NodeConfig {
             sync: storage.sync,
             memtable_bytes: storage.memtable_limit_bytes,
             cache_bytes: storage.cache_bytes,
+            index_cache_fraction: storage.index_cache_fraction,
             commitlog_segment_bytes: storage.commitlog_segment_bytes,
             commitlog_bytes: storage.commitlog_limit_bytes,
+            ignore_msb: query::IGNORE_MSB,
             compaction_mb_per_s: None,
             compaction_small_bytes: storage.compaction_small_bytes,
+            compaction_static_shares: None,
+            flush_static_shares: None,
             timeouts: Timeouts::default(),
             requests_per_connection_max: 1024,
             client_bytes: 256 << 20,
@@ -141,10 +152,13 @@ impl NodeConfig {
             sync: self.sync,
             memtable_limit_bytes: share(self.memtable_bytes),
             cache_bytes: share(self.cache_bytes),
+            index_cache_fraction: self.index_cache_fraction,
             commitlog_segment_bytes: self.commitlog_segment_bytes,
             commitlog_limit_bytes: share(self.commitlog_bytes),
             compaction_mb_per_s: self.compaction_mb_per_s.map(|rate| rate / shards as f64),
             compaction_small_bytes: self.compaction_small_bytes,
+            compaction_static_shares: self.compaction_static_shares,
+            flush_static_shares: self.flush_static_shares,
             fault_skip_commitlog_sync: self.fault_skip_commitlog_sync,
             ..storage::Config::new(&self.data_dir, &self.commitlog_dir)
         }

@@ -34,6 +34,10 @@ pub struct Config {
     /// Compaction's writes in MB (10^6 bytes) a second, of all its tasks together. `None`: no fixed limit, but shares
     /// that follow the backlog.
     pub compaction_mb_per_s: Option<f64>,
+    /// Shares of compactions and of flushes that stay as they are, instead of following the backlog and the memory
+    /// (ScyllaDB's `compaction_static_shares` and `memtable_flush_static_shares`); statements have 1000.
+    pub compaction_static_shares: Option<u32>,
+    pub flush_static_shares: Option<u32>,
     /// Bytes of rows for which a wide partition's own index has an entry (Cassandra's `column_index_size`).
     pub column_index_bytes: u64,
     /// Bytes of all that is cached of SSTables: partitions, index blocks, data blocks.
@@ -73,6 +77,8 @@ impl Config {
             commitlog_segment_bytes: 32 << 20,
             commitlog_limit_bytes: 8 << 30,
             compaction_mb_per_s: None,
+            compaction_static_shares: None,
+            flush_static_shares: None,
             column_index_bytes: 64 << 10,
             cache_bytes: 256 << 20,
             index_cache_fraction: 0.5,

@@ -156,7 +156,8 @@ impl Storage {
 
     /// The others get their turn, and flushes the shares that memory calls for.
     async fn give_way(&self) {
-        reactor::set_shares(Group::Flush, self.memory().flush_shares());
+        let shares = self.config().flush_static_shares.unwrap_or_else(|| self.memory().flush_shares());
+        reactor::set_shares(Group::Flush, shares);
         reactor::time::yield_now().await;
     }
 

@@ -53,6 +53,13 @@ impl Histogram {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
     }
 
+    /// What came in since `earlier`, an older state of this one.
+    pub fn since(&self, earlier: &Histogram) -> Histogram {
+        let mut counts = self.counts;
+        counts.iter_mut().zip(earlier.counts).for_each(|(count, before)| *count -= before);
+        Histogram { counts }
+    }
+
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -89,7 +96,10 @@ mod tests {
         (0..100).for_each(|n| histogram.add(n));
         assert_eq!((histogram.percentile(0.0), histogram.percentile(0.5), histogram.percentile(1.0)), (0, 50, 103));
         assert_eq!(histogram.percentile(0.09), 8);
+        let before = histogram.clone();
         histogram.add(u64::MAX);
         assert_eq!(histogram.percentile(1.0), OFFSETS[89]);
+        let since = histogram.since(&before);
+        assert_eq!((since.count(), since.percentile(0.5)), (1, OFFSETS[89]));
     }
 }

@@ -19,15 +19,18 @@ use crate::client::error::ClientError;
 use crate::client::link::{Answers, Flight, Link};
 use crate::client::pace::Pace;
 use crate::client::ring::Ring;
+use crate::client::statements;
 use crate::generate::{KeyGenerator, Random, fill_value, key_bytes};
-use crate::latency::{Recorder, Timing};
-use crate::workload::{Row, Workload};
+use crate::latency::{Recorder, Side, Timing};
+use crate::workload::{Operation, Row, Workload};
 
 /// The default of the drivers that cassandra-stress and its successors use.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 const SWEEP: Duration = Duration::from_secs(1);
 /// Operations that the pacer begins before others get their turn.
 const BURST: u32 = 16;
+/// YCSB's `maxscanlength` of workload E, even from 1 on.
+const SCAN_MAX: u64 = 100;
 /// A phase in which this many operations fail before the first succeeds is misconfigured.
 const HOPELESS: u64 = 1_000;
 
@@ -44,6 +47,11 @@ impl SharedPhase {
         let generator = KeyGenerator::new(workload.keys);
         let left = Arc::new(AtomicU64::new(workload.operations.unwrap_or(u64::MAX)));
         Self { workload, generator, left }
+    }
+
+    /// For loader `loader` (from 0) of `loaders` that insert keys beside each other.
+    pub fn of_loader(self, loader: u64, loaders: u64) -> Self {
+        Self { generator: self.generator.of_loader(loader, loaders), ..self }
     }
 
     /// Operations that no shard has begun yet; for progress. `u64::MAX` where time ends the phase.
@@ -295,27 +303,49 @@ impl Driver {
             self.stop();
             return false;
         }
-        let mix = self.share.shared.workload.mix;
-        let write = match (mix.write, mix.read) {
-            (_, 0) => true,
-            (0, _) => false,
-            (write, read) => self.choices.borrow_mut().below(u64::from(write) + u64::from(read)) < u64::from(write),
+        let SharedPhase { workload: Workload { mix, .. }, generator, .. } = &self.share.shared;
+        let operation = match mix.only() {
+            Some(only) => only,
+            None => mix.at(self.choices.borrow_mut().below(mix.total())),
         };
-        let partition = self.share.shared.generator.draw(&mut self.keys.borrow_mut());
+        let number = match operation {
+            Operation::Insert => generator.insert(),
+            _ => generator.draw(&mut self.keys.borrow_mut()),
+        };
         let version = self.versions.get();
         self.versions.set(version + 1);
-        let key: [u8; Row::KEY_BYTES] = key_bytes(partition);
-        let Some(link) = self.choose_link(&key) else { return false };
-        let flight = Flight { due_ns, begun_ns: now, partition, version, write, given_up: false };
+        let flight = Flight {
+            due_ns,
+            begun_ns: now,
+            partition: number,
+            version,
+            operation,
+            is_modifying: false,
+            given_up: false,
+        };
         if let Some(observer) = &self.observer {
-            observer.began(write, partition, version, now);
+            observer.began(operation.is_write(), number, version, now);
         }
-        let mut bytes = 0;
-        let sent = link.send(flight, |out, stream| bytes = self.encode(link, out, stream, &flight, &key));
+        let sent = self.send(flight);
         if sent {
-            reactor::charge(Work::ClientRequest, bytes as u64);
             self.idle.set(self.idle.get() - 1);
             self.in_flight.set(self.in_flight.get() + 1);
+        }
+        sent
+    }
+
+    /// Sends an operation's request, of a read-modify-write the one whose turn it is.
+    fn send(&self, flight: Flight) -> bool {
+        let (partition, place) = match flight.operation {
+            Operation::Write | Operation::Insert => self.row.place(flight.partition),
+            _ => (flight.partition, 0),
+        };
+        let key: [u8; Row::KEY_BYTES] = key_bytes(partition);
+        let Some(link) = self.choose_link(&key) else { return false };
+        let mut bytes = 0;
+        let sent = link.send(flight, |out, stream| bytes = self.encode(link, out, stream, &flight, &key, place));
+        if sent {
+            reactor::charge(Work::ClientRequest, bytes as u64);
         }
         sent
     }
@@ -335,26 +365,56 @@ impl Driver {
     }
 
     /// Appends the request's frame; gives its length.
-    fn encode(&self, link: &Link, out: &mut Vec<u8>, stream: i16, flight: &Flight, key: &[u8]) -> usize {
+    fn encode(&self, link: &Link, out: &mut Vec<u8>, stream: i16, flight: &Flight, key: &[u8], place: u32) -> usize {
         let begin = out.len();
         let mut values = self.values.borrow_mut();
         values.clear();
-        values.push_bytes(key);
-        if flight.write {
-            let mut column = self.column.borrow_mut();
-            column.resize(self.row.column_bytes as usize, 0);
-            for i in 0..self.row.columns {
-                fill_value(flight.partition, i, flight.version, &mut column);
-                values.push_bytes(&column);
+        let mut column = self.column.borrow_mut();
+        column.resize(self.row.column_bytes as usize, 0);
+        let place = place.to_be_bytes();
+        let place = (self.row.rows > 1).then_some(&place);
+        let statement = match flight.operation {
+            Operation::Write | Operation::Insert => {
+                values.push_bytes(key);
+                if let Some(place) = place {
+                    values.push_bytes(place);
+                }
+                for i in 0..self.row.columns {
+                    fill_value(flight.partition, i, flight.version, &mut column);
+                    values.push_bytes(&column);
+                }
+                statements::WRITE
             }
-        }
+            Operation::ReadModifyWrite if !flight.is_modifying => {
+                values.push_bytes(key);
+                statements::READ
+            }
+            Operation::Update | Operation::ReadModifyWrite => {
+                fill_value(flight.partition, 0, flight.version, &mut column);
+                values.push_bytes(&column);
+                values.push_bytes(key);
+                if let Some(place) = place {
+                    values.push_bytes(place);
+                }
+                statements::UPDATE
+            }
+            Operation::Read => {
+                values.push_bytes(key);
+                statements::READ
+            }
+            Operation::Scan => {
+                values.push_bytes(key);
+                let rows = 1 + self.choices.borrow_mut().below(SCAN_MAX) as u32;
+                values.push_bytes(&rows.to_be_bytes());
+                statements::SCAN
+            }
+        };
         let code = self.share.shared.workload.consistency.code();
         let consistency = cql::Consistency::from_code(code).expect("the levels are those of the protocol");
         let mut parameters = Parameters::new(consistency, values.values());
-        parameters.skip_metadata = !flight.write;
+        parameters.skip_metadata = matches!(statement, statements::READ | statements::SCAN);
         let ids = link.ids.borrow();
-        let id: &[u8] = if flight.write { &ids.write } else { &ids.read };
-        Request::Execute { id, parameters }
+        Request::Execute { id: &ids[statement], parameters }
             .encode(out, stream, Compression::None)
             .expect("a row of a workload is far below a frame's limit");
         out.len() - begin
@@ -370,11 +430,19 @@ impl Driver {
             _ => {
                 self.succeeded.set(self.succeeded.get() + 1);
                 let timing = Timing { due_ns: flight.due_ns, begun_ns: flight.begun_ns, ended_ns };
-                self.recorder.borrow_mut().record(timing);
+                let side = if flight.operation.is_write() { Side::Write } else { Side::Read };
+                self.recorder.borrow_mut().record_side(side, timing);
             }
         }
         if let Some(observer) = &self.observer {
-            observer.ended(flight.write, flight.partition, flight.version, flight.begun_ns, ended_ns, outcome);
+            observer.ended(
+                flight.operation.is_write(),
+                flight.partition,
+                flight.version,
+                flight.begun_ns,
+                ended_ns,
+                outcome,
+            );
         }
         self.in_flight.set(self.in_flight.get() - 1);
         self.idle.set(self.idle.get() + 1);
@@ -396,14 +464,21 @@ impl Answers for Driver {
     fn answered(&self, flight: Flight, header: &Header, body: &[u8]) {
         reactor::charge(Work::ClientResponse, body.len() as u64);
         match Response::decode(header, body) {
-            Ok(Response::Void) if flight.write => self.end(flight, Outcome::Written),
-            Ok(Response::Rows(rows)) if !flight.write => {
+            Ok(Response::Void) if flight.operation.is_write() => self.end(flight, Outcome::Written),
+            Ok(Response::Rows(_)) if flight.operation == Operation::ReadModifyWrite => {
+                if !self.send(Flight { is_modifying: true, ..flight }) {
+                    self.end(flight, Outcome::Failed("connection lost"));
+                }
+            }
+            Ok(Response::Rows(rows)) if !flight.operation.is_write() => {
                 // A partition that was never written is not an error to the server, but it is one to a benchmark.
                 let row = rows.iter().next().and_then(Result::ok);
                 let version =
                     row.and_then(|row| row.cell(0)).and_then(|c| c.first_chunk()).map(|c| u64::from_be_bytes(*c));
-                match (row, &self.observer) {
-                    (None, None) => {
+                // What another loader counts as inserted may be on its way still.
+                let must_exist = self.observer.is_none() && self.share.shared.workload.mix.insert == 0;
+                match row {
+                    None if must_exist => {
                         self.first_failure("the row does not exist");
                         self.end(flight, Outcome::Failed("row not found"));
                     }

@@ -20,6 +20,7 @@ use reactor::net::Connection;
 
 use crate::client::error::ClientError;
 use crate::client::wire::Dialogue;
+use crate::workload::Operation;
 
 const RECEIVE_BYTES: usize = 64 << 10;
 /// As long as a task may run before others get their turn; what it has queued by then is sent.
@@ -33,7 +34,9 @@ pub(super) struct Flight {
     pub begun_ns: u64,
     pub partition: u64,
     pub version: u64,
-    pub write: bool,
+    pub operation: Operation,
+    /// Of a read-modify-write, the read has been answered.
+    pub is_modifying: bool,
     /// Counted as timed out; the stream stays taken until the answer comes.
     pub given_up: bool,
 }
@@ -70,12 +73,8 @@ impl Streams {
     }
 }
 
-/// Ids of the two prepared statements on this link's node.
-#[derive(Default)]
-pub(super) struct StatementIds {
-    pub write: Vec<u8>,
-    pub read: Vec<u8>,
-}
+/// Ids of the prepared statements on a link's node, in the order of their texts.
+pub(super) type StatementIds = Vec<Vec<u8>>;
 
 /// What happens to operations; the driver of a phase.
 pub(super) trait Answers {
@@ -89,7 +88,7 @@ pub(super) struct Link {
     pub node: usize,
     pub addr: SocketAddr,
     /// The statements' texts, for preparing them again after a reconnect.
-    texts: Rc<[String; 2]>,
+    texts: Rc<Vec<String>>,
     pub ids: RefCell<StatementIds>,
     up: Cell<bool>,
     closed: Cell<bool>,
@@ -103,7 +102,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Takes over a connection on which STARTUP has been answered, and keeps it alive in a task of its own.
-    pub fn start(node: usize, dialogue: Dialogue, texts: Rc<[String; 2]>, ids: StatementIds) -> Rc<Self> {
+    pub fn start(node: usize, dialogue: Dialogue, texts: Rc<Vec<String>>, ids: StatementIds) -> Rc<Self> {
         let link = Rc::new(Self {
             node,
             addr: dialogue.addr,
@@ -198,10 +197,10 @@ impl Link {
 
     async fn connect_again(&self) -> Result<Dialogue, ClientError> {
         let mut dialogue = Dialogue::open(self.addr).await?;
-        let ids = StatementIds {
-            write: dialogue.prepare(&self.texts[0]).await?,
-            read: dialogue.prepare(&self.texts[1]).await?,
-        };
+        let mut ids = StatementIds::new();
+        for text in self.texts.iter() {
+            ids.push(dialogue.prepare(text).await?);
+        }
         *self.ids.borrow_mut() = ids;
         Ok(dialogue)
     }

@@ -1,6 +1,6 @@
 //! The loading client: drives a CQL cluster with a workload, on the reactor, in either world.
 //!
-//! One [`Client`] a shard. It opens its part of `connections_per_host` to every node, prepares the workload's two
+//! One [`Client`] a shard. It opens its part of `connections_per_host` to every node, prepares the workload's
 //! statements, and sends each operation to a replica of its partition. [`create_schema`] is called once before.
 //!
 //! It spends one allocation a batch at most, none an operation; errors are counted by kind in the recording, and a
@@ -69,7 +69,7 @@ impl Client {
     /// Connects shard `shard` of `shards` to every node; at least one connection each.
     pub async fn connect(target: &Target, shard: u32, shards: u32) -> Result<Self, ClientError> {
         let own = target.connections_per_host / shards + u32::from(shard < target.connections_per_host % shards);
-        let texts = Rc::new([target.table.write(), target.table.read()]);
+        let texts = Rc::new(target.table.statements());
         let mut links = Vec::new();
         let mut tokens = Vec::new();
         for (node, addr) in target.nodes.iter().enumerate() {
@@ -79,9 +79,11 @@ impl Client {
                     tokens.push(dialogue.tokens().await?);
                 }
                 // Schema agreement takes a moment: a node that does not know the table yet is asked again.
-                let write = prepare(&mut dialogue, &texts[0], target.patience).await?;
-                let read = prepare(&mut dialogue, &texts[1], target.patience).await?;
-                links.push(Link::start(node, dialogue, texts.clone(), StatementIds { write, read }));
+                let mut ids = StatementIds::new();
+                for text in texts.iter() {
+                    ids.push(prepare(&mut dialogue, text, target.patience).await?);
+                }
+                links.push(Link::start(node, dialogue, texts.clone(), ids));
             }
         }
         let ring = Ring::new(&tokens, target.table.replication_factor as usize);
