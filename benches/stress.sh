@@ -6,9 +6,9 @@
 # SERVER is an `orrery` binary, which is started on an empty folder with the defaults of `orrery serve` (commit log
 # periodic), or ADDRESS:PORT of a server of any make that runs already. With two of them the rounds alternate: A, B,
 # A, B, .. so that what else the machine does hits both alike. A round writes the rows once unmeasured, then measures
-# writes and reads for SECONDS each; the medians over the rounds are printed.
+# writes, reads and half of each for SECONDS each; the medians over the rounds are printed.
 #
-#   benches/stress.sh target/release/orrery                          60 s of writes, 60 s of reads, 64 threads
+#   benches/stress.sh target/release/orrery                          60 s of writes, of reads, and mixed, 64 threads
 #   benches/stress.sh -d 20 -r 5 /path/to/before target/release/orrery
 #   benches/stress.sh 127.0.0.1:9042                                 a Cassandra, pinned by who started it
 #
@@ -73,7 +73,7 @@ for round in $(seq "$rounds"); do
     for server in "$@"; do
         start "$server"
         drive "write n=$rows cl=ONE -rate threads=256" > /dev/null
-        for command in write read; do
+        for command in write read mixed; do
             before=$(ticks)
             record=$(drive --duration "${seconds}s" "$command n=$rows cl=ONE -rate threads=$threads")
             echo "$server $command $(($(ticks) - before)) $(getconf CLK_TCK) $record" >> "$results"

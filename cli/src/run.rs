@@ -75,13 +75,17 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
             jobs.push(Job { seed: args.seed.unwrap_or(run.seed), run, bar });
         }
     }
-    let records = run_all(&jobs, args)?;
+    let (records, failed) = run_all(&jobs, args);
     let _ = bars.clear();
-    report(&records, args)
+    report(&records, args)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::unexpected(failed.join("\n"))),
+    }
 }
 
-/// Runs the jobs side by side; the records come in the jobs' order.
-fn run_all(jobs: &[Job], args: &args::Run) -> Result<Vec<(RunRecord, Timing)>, Failure> {
+/// Runs the jobs side by side; records and failures come in the jobs' order.
+fn run_all(jobs: &[Job], args: &args::Run) -> (Vec<(RunRecord, Timing)>, Vec<String>) {
     // The long ones first, so that none is left alone at the end.
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(work(&jobs[*index].run)));
@@ -100,13 +104,15 @@ fn run_all(jobs: &[Job], args: &args::Run) -> Result<Vec<(RunRecord, Timing)>, F
         }
     });
     let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let each = done.into_iter().map(|(index, result)| {
-        result.map_err(|error| {
-            let run = &jobs[index].run;
-            Failure::unexpected(format!("{} on {}, seed {}: {error}", run.scenario, run.system.name, jobs[index].seed))
-        })
-    });
-    each.collect()
+    let (mut records, mut failed) = (Vec::new(), Vec::new());
+    for (index, result) in done {
+        let Job { run, seed, .. } = &jobs[index];
+        match result {
+            Ok(record) => records.push(record),
+            Err(error) => failed.push(format!("{} on {}, seed {seed}: {error}", run.scenario, run.system.name)),
+        }
+    }
+    (records, failed)
 }
 
 /// How long a run takes, compared with others: its operations, those of timed phases as far as threads tell.

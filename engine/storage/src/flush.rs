@@ -154,10 +154,11 @@ impl Storage {
         error
     }
 
-    /// The others get their turn, and flushes the shares that memory calls for.
+    /// The others get their turn, and flushes the shares that memory calls for. No less than compaction has: writers
+    /// wait for what a flush frees, and for no compaction.
     async fn give_way(&self) {
-        let shares = self.config().flush_static_shares.unwrap_or_else(|| self.memory().flush_shares());
-        reactor::set_shares(Group::Flush, shares);
+        let called_for = || self.memory().flush_shares().max(self.compactions.shares.get());
+        reactor::set_shares(Group::Flush, self.config().flush_static_shares.unwrap_or_else(called_for));
         reactor::time::yield_now().await;
     }
 

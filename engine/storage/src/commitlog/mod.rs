@@ -36,9 +36,9 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// While the writer is busy they grow up to this size: the slower the disk answers, the more goes with each write.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// Sealed chunks that wait for the disk; beyond it writers wait. 8 MiB: a few milliseconds of a fast disk and a
-/// tenth of a second of a slow one.
-const PENDING_MAX: usize = 8 << 20;
+/// Sealed chunks that wait for the disk; beyond it writers wait. 32 MiB: what comes in at 100 MB/s while a disk answers
+/// nothing for a third of a second, as those of virtual machines do now and then.
+const PENDING_MAX: usize = 32 << 20;
 
 /// Where a record stands. Ordered by age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
