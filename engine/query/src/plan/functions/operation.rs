@@ -3,6 +3,8 @@
 //! As Cassandra's `OperationFcts`: two numbers are converted to the type that holds both, integers of a fixed size
 //! wrap around, and what has a null operand is null.
 
+use std::ops::{Add, Div, Mul, Rem, Sub};
+
 use cql::ast::Term;
 use cql::response::ErrorKind;
 use num_bigint::BigInt;
@@ -206,6 +208,19 @@ fn zero(ty: &CqlType) -> Vec<u8> {
     }
 }
 
+fn apply<T>(operator: Operator, a: T, b: T) -> T
+where
+    T: Add<Output = T> + Sub<Output = T> + Mul<Output = T> + Div<Output = T> + Rem<Output = T>,
+{
+    match operator {
+        Operator::Add => a + b,
+        Operator::Subtract | Operator::Negate => a - b,
+        Operator::Multiply => a * b,
+        Operator::Divide => a / b,
+        Operator::Remainder => a % b,
+    }
+}
+
 /// Of two values of one numeric type.
 pub(crate) fn arithmetic(operator: Operator, ty: &CqlType, a: &[u8], b: &[u8]) -> Result<Vec<u8>, Error> {
     fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Error> {
@@ -214,13 +229,7 @@ pub(crate) fn arithmetic(operator: Operator, ty: &CqlType, a: &[u8], b: &[u8]) -
     macro_rules! floating {
         ($float:ty) => {{
             let (a, b) = (<$float>::from_be_bytes(array(a)?), <$float>::from_be_bytes(array(b)?));
-            let value = match operator {
-                Operator::Add => a + b,
-                Operator::Subtract | Operator::Negate => a - b,
-                Operator::Multiply => a * b,
-                Operator::Divide => a / b,
-                Operator::Remainder => a % b,
-            };
+            let value = apply(operator, a, b);
             Ok(value.to_be_bytes().to_vec())
         }};
     }
@@ -235,13 +244,7 @@ pub(crate) fn arithmetic(operator: Operator, ty: &CqlType, a: &[u8], b: &[u8]) -
                 let cause = if *ty == CqlType::VarInt { "BigInteger divide by zero" } else { "/ by zero" };
                 return Err(Error::Marshal(cause.to_string()));
             }
-            let value = match operator {
-                Operator::Add => a + b,
-                Operator::Subtract | Operator::Negate => a - b,
-                Operator::Multiply => a * b,
-                Operator::Divide => a / b,
-                Operator::Remainder => a % b,
-            };
+            let value = apply(operator, a, b);
             // The upper bits are lost, as in Java.
             CqlType::VarInt.cast(ty, &value.to_signed_bytes_be())
         }
