@@ -38,7 +38,9 @@ fn on_shard<F: Future<Output = Outcome> + 'static>(
 ) {
     let uring = reactor::uring::Config { cpus: Some(vec![options.cpu]), ..Default::default() };
     let options = options.clone();
-    let done = reactor::uring::block_on_with(uring, move || main(options)).expect("a shard starts");
+    // What a server's requests run as: under the shares that flushes and compaction have to leave them.
+    let statements = move || reactor::spawn(Group::Statement, "main", main(options));
+    let done = reactor::uring::block_on_with(uring, statements).expect("a shard starts");
     done.expect("storage works");
 }
 
