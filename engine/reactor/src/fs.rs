@@ -18,7 +18,8 @@ const CHUNK_MAX: usize = 1 << 30;
 /// Closes its descriptor when the last owner goes, if a shard is there to do it.
 struct Owned {
     fd: Fd,
-    direct: bool,
+    /// See [`File::read_align`].
+    read_align: usize,
     queue: QueueId,
 }
 
@@ -36,7 +37,17 @@ impl File {
     pub async fn open(path: &str, flags: OpenFlags) -> io::Result<File> {
         let (result, _) = submit(Op::Open { path: c_path(path)?, flags }, None).await;
         let queue = Shard::with(|shard| shard.io().of_path(path));
-        Ok(File(Rc::new(Owned { fd: Fd(result? as u32), direct: flags.direct, queue })))
+        let mut file = Owned { fd: Fd(result? as u32), read_align: 1, queue };
+        if flags.direct && flags.read {
+            file.read_align = submit(Op::ReadAlign { fd: file.fd }, None).await.0? as usize;
+        }
+        Ok(File(Rc::new(file)))
+    }
+
+    /// Bytes that a read's offset and length have to be multiples of: 1, or the device's logical block when the file was
+    /// opened for direct I/O.
+    pub fn read_align(&self) -> usize {
+        self.0.read_align
     }
 
     /// Appends up to `len` bytes from `offset` to the buffer; fewer only at the end of the file.
@@ -54,7 +65,7 @@ impl File {
                 Ok(n) => done += n as usize,
                 Err(error) => return (Err(error), buf),
             }
-            if self.0.direct && done % Buf::DIRECT_ALIGN != 0 {
+            if done % self.0.read_align != 0 {
                 break; // the end of the file: a direct read ends unaligned nowhere else, and could not go on
             }
         }

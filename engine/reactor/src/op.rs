@@ -14,7 +14,8 @@ pub struct OpenFlags {
     pub create: bool,
     pub exclusive: bool,
     pub truncate: bool,
-    /// Past the page cache: offset, length and memory in multiples of `Buf::DIRECT_ALIGN`.
+    /// Past the page cache: offset, length and memory in multiples of `Buf::DIRECT_ALIGN`, of a read's offset and length
+    /// of what `Op::ReadAlign` gives.
     pub direct: bool,
     /// Every write is durable when it completes.
     pub dsync: bool,
@@ -64,6 +65,10 @@ pub enum Op {
     },
     /// -> the file's size in bytes
     Size {
+        fd: Fd,
+    },
+    /// -> bytes that offsets and lengths of direct reads have to be multiples of, at most `Buf::DIRECT_ALIGN`
+    ReadAlign {
         fd: Fd,
     },
     Rename {
@@ -134,6 +139,7 @@ impl Op {
             Op::Fallocate { .. } => "fallocate",
             Op::Truncate { .. } => "truncate",
             Op::Size { .. } => "size",
+            Op::ReadAlign { .. } => "read-align",
             Op::Rename { .. } => "rename",
             Op::Link { .. } => "link",
             Op::Unlink { .. } => "unlink",

@@ -31,6 +31,8 @@ pub(crate) enum FileOperation {
     OnPath,
 }
 
+/// Of drives as they come formatted, NVMe and EBS among them: what direct reads have to be aligned to.
+const LOGICAL_BLOCK: u64 = 512;
 /// System calls that only change names or sizes in memory, handed to a kernel thread and back; assumed.
 const NAME_CALL_NS: u64 = 8_000;
 /// Copying into or out of the page cache, assumed 5 GB/s behind 2 us.
@@ -85,7 +87,7 @@ impl World {
                     return Err(Errno(libc::EBADF));
                 }
                 if direct {
-                    check_alignment(*offset, len, buf, buf.len())?;
+                    check_alignment(*offset, len, LOGICAL_BLOCK, buf, buf.len())?;
                 }
                 let mut tree = host.tree.borrow_mut();
                 let file_len = tree.content(inode)?.size();
@@ -108,7 +110,7 @@ impl World {
                     return Err(Errno(libc::EBADF));
                 }
                 if direct {
-                    check_alignment(*offset, len, buf, *skip as usize)?;
+                    check_alignment(*offset, len, Buf::DIRECT_ALIGN as u64, buf, *skip as usize)?;
                 }
                 let mut tree = host.tree.borrow_mut();
                 let (disk, number) = (tree.disk(inode), tree.number(inode));
@@ -149,7 +151,7 @@ impl World {
                 host.tree.borrow_mut().hold(folder);
                 Ok((FileOperation::SyncFolder { folder, before }, ends_at))
             }
-            Op::Fallocate { fd, .. } | Op::Truncate { fd, .. } | Op::Size { fd } => {
+            Op::Fallocate { fd, .. } | Op::Truncate { fd, .. } | Op::Size { fd } | Op::ReadAlign { fd } => {
                 let Descriptor::File { inode, .. } = host.descriptors.borrow().get(*fd)? else {
                     return Err(Errno(libc::EINVAL));
                 };
@@ -302,15 +304,14 @@ fn place_of(file: u64, offset: u64) -> u64 {
 }
 
 /// As O_DIRECT on a device of 4 KiB blocks: offset, length and memory.
-fn check_alignment(offset: u64, len: u64, buf: &Buf, position: usize) -> Result<(), Errno> {
-    let align = Buf::DIRECT_ALIGN;
-    let memory = buf.align() >= align && position.is_multiple_of(align);
-    let place = offset.is_multiple_of(align as u64) && len.is_multiple_of(align as u64);
+fn check_alignment(offset: u64, len: u64, align: u64, buf: &Buf, position: usize) -> Result<(), Errno> {
+    let memory = buf.align() >= Buf::DIRECT_ALIGN && position.is_multiple_of(Buf::DIRECT_ALIGN);
+    let place = offset.is_multiple_of(align) && len.is_multiple_of(align);
     if memory && place { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
 fn changes_disks(op: &Op) -> bool {
-    !matches!(op, Op::Read { .. } | Op::Size { .. } | Op::ReadDir { .. })
+    !matches!(op, Op::Read { .. } | Op::Size { .. } | Op::ReadAlign { .. } | Op::ReadDir { .. })
         && !matches!(op, Op::Open { flags, .. } if !flags.create && !flags.truncate)
 }
 
@@ -415,6 +416,7 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
             Ok(0)
         }
         (Op::Size { .. }, FileOperation::OnFile { inode, .. }) => Ok(tree.content(inode)?.size()),
+        (Op::ReadAlign { .. }, _) => Ok(LOGICAL_BLOCK),
         (Op::Open { path, flags }, _) => {
             let inode = tree.open(now, path.as_bytes(), flags.create, flags.exclusive, flags.truncate)?;
             let descriptor = Descriptor::File {

@@ -3,13 +3,14 @@
 use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
 use io_uring::squeue::{self, Entry};
 use io_uring::{opcode, types};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::socket;
 use crate::{Buf, Fd, Op, OpenFlags};
@@ -105,6 +106,7 @@ pub(super) fn entry(op: &Op, buf: Option<&mut Buf>, known: Knowledge) -> Option<
         | Op::SyncDir { .. }
         | Op::Truncate { .. }
         | Op::Size { .. }
+        | Op::ReadAlign { .. }
         | Op::ReadDir { .. }
         | Op::Listen { .. } => return None,
     })
@@ -119,6 +121,7 @@ pub(super) fn in_place(op: &Op, buf: Option<&mut Buf>) -> io::Result<u64> {
             if result < 0 { Err(io::Error::last_os_error()) } else { Ok(0) }
         }
         Op::Size { fd } => size(*fd),
+        Op::ReadAlign { fd } => Ok(read_align(*fd)),
         Op::ReadDir { path } => list(as_path(path), buf),
         Op::Listen { addr } => socket::listen(*addr).map(|fd| fd.into_raw_fd() as u64),
         _ => Err(io::ErrorKind::Unsupported.into()),
@@ -127,6 +130,16 @@ pub(super) fn in_place(op: &Op, buf: Option<&mut Buf>) -> io::Result<u64> {
 
 fn as_path(path: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(path.to_bytes()))
+}
+
+/// statx(2): `stx_dio_offset_align`, since Linux 6.1. Where a file system does not tell, the safe value.
+fn read_align(fd: Fd) -> u64 {
+    // SAFETY: the descriptor is open: the engine owns it until it submits its `Close`.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd.0 as i32) };
+    let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let told = told.map(|stat| u64::from(stat.stx_dio_offset_align));
+    told.filter(|align| align.is_power_of_two() && *align <= Buf::DIRECT_ALIGN as u64)
+        .unwrap_or(Buf::DIRECT_ALIGN as u64)
 }
 
 fn size(fd: Fd) -> io::Result<u64> {

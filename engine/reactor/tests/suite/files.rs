@@ -51,6 +51,11 @@ pub fn direct_files_move_whole_blocks<W: World>() {
         file.datasync().await.unwrap();
         let (n, buf) = file.read_at(4096, 2 * 4096, Buf::direct(2 * 4096)).await;
         assert_eq!((n.unwrap(), &*buf), (2 * 4096, &bytes[4096..3 * 4096]));
+        // From any logical block of the device, into memory that is aligned as for whole blocks.
+        let align = file.read_align();
+        assert!(align.is_power_of_two() && align <= Buf::DIRECT_ALIGN, "{align}");
+        let (n, buf) = file.read_at(4096 + align as u64, 3 * align, Buf::direct(3 * align)).await;
+        assert_eq!((n.unwrap(), &*buf), (3 * align, &bytes[4096 + align..4096 + 4 * align]));
         // The end within a block: a short read, and nothing made up.
         file.truncate(4096 + 1000).await.unwrap();
         let (n, buf) = file.read_at(0, 4 * 4096, Buf::direct(4 * 4096)).await;

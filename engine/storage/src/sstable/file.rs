@@ -360,8 +360,8 @@ impl BlockFile {
                 if to - from > count * (u64::from(info.chunk_len) * 2 + 1024) {
                     return Err(Error::corrupt(&self.path, from, "a compressed chunk is longer than it can be"));
                 }
-                let block = BLOCK as u64;
-                let aligned = from / block * block;
+                let align = self.file.read_align() as u64;
+                let aligned = from / align * align;
                 let buf = self.read_stored(aligned, to - aligned).await?;
                 let mut chunks = Vec::with_capacity(count as usize);
                 for chunk in first..first + count {
@@ -379,7 +379,8 @@ impl BlockFile {
     /// `len` bytes from `offset`, which is aligned.
     async fn read_stored(&self, offset: u64, len: u64) -> Result<Buf, Error> {
         let len = len as usize;
-        let (result, mut buf) = self.file.read_at(offset, len.next_multiple_of(BLOCK), Buf::direct(len)).await;
+        let whole = len.next_multiple_of(self.file.read_align());
+        let (result, mut buf) = self.file.read_at(offset, whole, Buf::direct(whole)).await;
         result.map_err(Error::io(&self.path, "read"))?;
         if buf.len() < len {
             return Err(Error::corrupt(&self.path, offset + buf.len() as u64, "the file ends early"));
