@@ -37,5 +37,6 @@ fn build() -> PathBuf {
         .status()
         .expect("cargo starts: it started this test");
     assert!(status.success(), "`cargo build --bin orrery` failed; its errors are above");
-    checkout().join("target").join("debug").join("orrery")
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    checkout().join(target).join("debug").join("orrery")
 }
