@@ -31,6 +31,11 @@ pub trait Backend {
     /// CPU spent, in nanoseconds, on a scale of the backend's own: the difference around a poll is the poll's cost.
     fn cpu_ns(&self) -> u64;
 
+    /// CPU that the shard has used so far, the kernel's work for it included, in nanoseconds. For accounts: asked rarely.
+    fn used_cpu_ns(&self) -> u64 {
+        self.cpu_ns()
+    }
+
     /// `amount` units of `work` are done now.
     fn charge(&self, work: Work, amount: u64);
 

@@ -82,6 +82,11 @@ pub fn with_counters<T>(look: impl FnOnce(&Counters) -> T) -> T {
     Shard::with(|shard| look(shard.counters()))
 }
 
+/// CPU that the current shard has used so far, the kernel's work for it included, in nanoseconds.
+pub fn used_cpu_ns() -> u64 {
+    Shard::with(|shard| shard.backend().used_cpu_ns())
+}
+
 /// Index of the current shard on its host, and how many shards the host has.
 pub fn shard_index() -> (usize, usize) {
     Shard::with(|shard| (shard.config().index, shard.config().count))

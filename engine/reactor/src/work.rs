@@ -27,6 +27,10 @@ macro_rules! works {
 works! {
     /// One poll of a task, whatever it does. Amount 0.
     Poll = "poll",
+    /// One handing over of operations to the kernel and taking of what is complete, whatever they are. Amount 0.
+    Turn = "turn",
+    /// One sleep of a shard without anything to do, and its wake-up. Amount 0.
+    Wake = "wake",
     /// One receive from a socket: system call, interrupt, protocol stack.
     NetReceive = "net-receive",
     /// One send to a socket.

@@ -61,11 +61,25 @@ fn pair() -> (u64, u64) {
     (best.1, best.2)
 }
 
-fn monotonic_ns() -> u64 {
+fn kernel_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec, which is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn monotonic_ns() -> u64 {
+    kernel_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU of this thread, the kernel's work for it included.
+pub(super) fn thread_cpu_ns() -> u64 {
+    kernel_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Ticks of the time-stamp counter a second, where it is what the clock is made of.
+pub(super) fn counter_hz() -> Option<f64> {
+    Clock::get().rate.map(|rate| 1e9 * 4_294_967_296.0 / rate as f64)
 }
 
 #[allow(clippy::disallowed_methods)] // this is the one place where the real world's wall clock enters the engine

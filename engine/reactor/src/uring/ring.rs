@@ -196,6 +196,7 @@ impl Ring {
         let at_hand = more || !self.prompt.borrow().is_empty() || self.has_completions();
         if at_hand {
             if self.wants_enter() {
+                shard.charge(Work::Turn, 0);
                 self.enter(0, None)?;
             }
         } else if !(busy_poll_ns > 0 && self.look_out(shard, busy_poll_ns)?) {
@@ -206,6 +207,8 @@ impl Ring {
     }
 
     fn sleep(&self, shard: &Shard) -> io::Result<()> {
+        // With something to hand over, its completion usually comes at once.
+        shard.charge(if self.queue().is_empty() { Work::Wake } else { Work::Turn }, 0);
         let timeout_ns = shard.next_timer().map(|at| at.saturating_sub(self.clock.now()));
         if timeout_ns == Some(0) || !shard.remote().prepare_sleep() {
             return if self.wants_enter() { self.enter(0, None) } else { Ok(()) };
@@ -222,6 +225,9 @@ impl Ring {
         let until = now.saturating_add(busy_poll_ns).min(timer);
         loop {
             if self.wants_enter() {
+                if !self.queue().is_empty() {
+                    shard.charge(Work::Turn, 0);
+                }
                 self.enter(0, None)?;
             }
             if self.has_completions() || shard.has_work() {
@@ -368,6 +374,10 @@ impl Backend for Ring {
     #[inline]
     fn cpu_ns(&self) -> u64 {
         self.clock.now()
+    }
+
+    fn used_cpu_ns(&self) -> u64 {
+        clock::thread_cpu_ns()
     }
 
     #[inline]

@@ -16,6 +16,7 @@ struct Shard {
     stats: Stats,
     counts: CountsView,
     work: Vec<(&'static str, reactor::WorkCount)>,
+    used_cpu_ns: u64,
     stalls: u64,
     cached_statements: u64,
     uptime_ms: u64,
@@ -159,6 +160,7 @@ async fn page(node: &Rc<Node>) -> Result<String, Refusal> {
             work: reactor::with_counters(|counters| {
                 Work::ALL.iter().map(|work| (work.name(), counters.work(*work))).collect()
             }),
+            used_cpu_ns: reactor::used_cpu_ns(),
             stalls: reactor::with_counters(|counters| counters.stalls.get()),
             cached_statements: node.prepared_statements() as u64,
             uptime_ms: node.uptime_ms(),
@@ -176,6 +178,16 @@ async fn page(node: &Rc<Node>) -> Result<String, Refusal> {
         for (work, count) in &shard.work {
             page.line("reactor_work_total", at, &[("work", work)], count.times);
         }
+    }
+    page.head("reactor_work_amount_total", "counter", "how much of it: bytes, for most kinds");
+    for (at, shard) in shards.iter().enumerate() {
+        for (work, count) in &shard.work {
+            page.line("reactor_work_amount_total", at, &[("work", work)], count.amount);
+        }
+    }
+    page.head("reactor_cpu_used_time_ms", "counter", "milliseconds of CPU of the shard's thread");
+    for (at, shard) in shards.iter().enumerate() {
+        page.line("reactor_cpu_used_time_ms", at, &[], shard.used_cpu_ns as f64 / 1e6);
     }
     requests(&mut page, &shards);
     storage(&mut page, node, &shards);
