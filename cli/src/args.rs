@@ -27,6 +27,7 @@ pub enum Command {
     Serve(Serve),
     Nodetool(crate::nodetool::args::Nodetool),
     Bench(Bench),
+    Probe(Probe),
     Schema(Schema),
     Completions(Completions),
 }
@@ -230,6 +231,32 @@ pub struct Bench {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// Print one JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Measure this machine's disk, processor and loopback, and write them as profiles that scenarios can name.
+///
+/// Takes as long as --seconds, and writes up to 64 GiB into a file in FOLDER that it removes. OUT gets a folder for each
+/// kind of profile, for `orrery run --profiles OUT`, and io_properties.yaml for `orrery serve --io-properties`.
+#[derive(Debug, Args)]
+pub struct Probe {
+    /// A folder on the disk to be measured.
+    #[arg(default_value = ".", value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// Folder of the profiles.
+    #[arg(long, default_value = "profiles", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Name of the profiles.
+    #[arg(long, default_value = "local", value_name = "NAME")]
+    pub name: String,
+    /// How long to measure, beside writing the file.
+    #[arg(long, default_value_t = 150.0, value_name = "N")]
+    pub seconds: f64,
+    /// A few seconds and at most 2 GiB: to see that it works.
+    #[arg(long, conflicts_with = "seconds")]
+    pub quick: bool,
+    /// Print one JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
 }

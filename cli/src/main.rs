@@ -13,9 +13,11 @@ mod list;
 mod log;
 mod memory;
 mod nodetool;
+mod probe;
 mod run;
 mod serve;
 mod signal;
+mod steps;
 
 /// Requests allocate and free small objects by the hundred thousand a second: a quarter of a simulation's time went to
 /// the C library's allocator.
@@ -36,6 +38,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(serve) => serve::run(&serve),
         Command::Nodetool(nodetool) => nodetool::run(&nodetool),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Probe(probe) => probe::run(&probe),
         Command::Schema(_) => {
             print!("{}", scenarios::model::json_schema());
             Ok(())

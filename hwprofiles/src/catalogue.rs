@@ -105,6 +105,8 @@ impl Profiles {
                 "processors" => put(&mut processors, document.parse::<Processor>()?, |p| &p.name),
                 "instances" => {
                     let file: InstanceFile = document.parse()?;
+                    let rises = file.wake().is_none_or(|wake| wake.sampler().is_some());
+                    rising(&document, &["wake"], rises)?;
                     files.insert(document.file.clone(), (file, document));
                 }
                 "disks" => {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
 use crate::processor::Processor;
+use crate::quantiles::Quantiles;
 use crate::quantity::{Bandwidth, Bytes, Count, Rate, Time};
 
 /// An instance as its file has it, the processor by name.
@@ -21,17 +22,22 @@ pub(crate) struct InstanceFile {
     #[serde(default)]
     local_disks: Vec<String>,
     ebs: Option<Ebs>,
+    wake: Option<Quantiles>,
 }
 
 impl InstanceFile {
+    pub(crate) fn wake(&self) -> Option<&Quantiles> {
+        self.wake.as_ref()
+    }
+
     pub(crate) fn processor_name(&self) -> &str {
         &self.processor
     }
 
     pub(crate) fn resolve(self, processor: Processor) -> Instance {
-        let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs } =
-            self;
-        Instance { name, about, processor, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs }
+        let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, .. } = self;
+        let Self { local_disks, ebs, wake, .. } = self;
+        Instance { name, about, processor, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs, wake }
     }
 }
 
@@ -51,6 +57,8 @@ pub struct Instance {
     pub local_disks: Vec<String>,
     /// Network-attached volumes: `None` if the instance cannot have them.
     pub ebs: Option<Ebs>,
+    /// From an event to the first instruction of a thread that slept until then; absent: no time.
+    pub wake: Option<Quantiles>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,305 @@
+//! What the disk under a folder does: latencies one at a time, rates at saturation, and reads beside writes.
+//!
+//! Through the reactor with `O_DIRECT`, on a file that was written out before: blocks that never were are answered
+//! without the device. Shards look for completions without sleeping, so that a thread's wake-up is not in the figures.
+//! The file is removed at the end, and on the way out of an error.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use reactor::fs::{self, File};
+use reactor::uring::{Config, Host, OnPanic};
+use reactor::{Buf, OpenFlags};
+use serde::{Deserialize, Serialize};
+
+use super::load::{self, Arrival, Load, Seen};
+use super::mount::Mount;
+use super::spread::Spread;
+use super::{ProbeError, Progress};
+
+pub const SMALL: u64 = 4 << 10;
+/// iotune's and fio's usual block for bandwidth.
+pub const LARGE: u64 = 128 << 10;
+const FILE_BLOCK: u64 = 1 << 20;
+const BUSY_POLL: Duration = Duration::from_millis(2);
+/// Shares of the write bandwidth and of the read operations that the matrix goes through. The last of the reads' is as
+/// many as go.
+pub const WRITE_SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+pub const READ_SHARES: [f64; 5] = [0.02, 0.25, 0.5, 0.75, 1.0];
+const SATURATING: [u32; 2] = [64, 256];
+const STREAMS: u32 = 32;
+
+/// A point of the matrix of reads beside writes. Rates are operations and bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Of the read operations and of the write bandwidth at saturation.
+    pub offered_reads: f64,
+    pub offered_writes: f64,
+    pub reads: f64,
+    pub written_bytes: f64,
+    pub read_p50_us: f64,
+    pub read_p95_us: f64,
+    pub read_p99_us: f64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// As the kernel's list of mounts has it.
+    pub device: String,
+    pub mountpoint: String,
+    pub filesystem: String,
+    pub capacity_bytes: u64,
+    pub is_network_volume: bool,
+    /// 4 KiB, one at a time.
+    pub read: Spread,
+    pub write: Spread,
+    /// fdatasync behind a write within the file, and behind one that extends it.
+    pub sync_within: Spread,
+    pub sync_extending: Spread,
+    pub read_iops: f64,
+    pub write_iops: f64,
+    pub read_bandwidth: f64,
+    pub write_bandwidth: f64,
+    pub matrix: Vec<Point>,
+    /// By the probe, the file's first filling among them.
+    pub bytes_written: u64,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    pub file_bytes: u64,
+    /// All measurements together, without the file's first filling.
+    pub seconds: f64,
+    /// What may be written at most.
+    pub bytes_max: u64,
+}
+
+/// Removes the probe's files however it ends.
+struct Files([PathBuf; 2]);
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress) -> Result<Disk, ProbeError> {
+    let path = |name: &str| folder.join(format!(".orrery-probe-{}-{name}", std::process::id()));
+    let files = Files([path("data"), path("growing")]);
+    let text = |path: &Path| path.to_str().map(str::to_string).ok_or_else(|| ProbeError::Path(path.to_path_buf()));
+    let bench = Bench { path: text(&files.0[0])?, file_bytes: extent.file_bytes, shards };
+    let mount = Mount::of(folder)?;
+    let mut disk = Disk {
+        capacity_bytes: mount.device_bytes().unwrap_or(extent.file_bytes),
+        is_network_volume: mount.is_network_volume(),
+        device: mount.device,
+        mountpoint: mount.point,
+        filesystem: mount.filesystem,
+        ..Disk::default()
+    };
+
+    progress("disk: a file is filled", 0.0);
+    bench.fill()?;
+    disk.bytes_written = extent.file_bytes;
+    let slice = |part: f64| (extent.seconds * part * 1e9) as u64;
+    let one = Arrival::Depth(1);
+
+    progress("disk: one read at a time", 0.05);
+    disk.read = Spread::of(&bench.single(Load::random(false, SMALL, one), slice(0.06))?.latency);
+    progress("disk: one write at a time", 0.11);
+    let seen = bench.single(Load::random(true, SMALL, one), slice(0.06))?;
+    disk.bytes_written += seen.bytes_in_all;
+    disk.write = Spread::of(&seen.latency);
+    progress("disk: syncs", 0.17);
+    let (within, bytes) = bench.syncs(bench.path.clone(), Some(extent.file_bytes), slice(0.05))?;
+    let (extending, more) = bench.syncs(text(&files.0[1])?, None, slice(0.05))?;
+    (disk.sync_within, disk.sync_extending) = (within, extending);
+    disk.bytes_written += bytes + more;
+
+    progress("disk: as many reads as go", 0.27);
+    disk.read_iops = bench.most(&mut disk.bytes_written, false, SMALL, &SATURATING, slice(0.08))?;
+    progress("disk: as many writes as go", 0.35);
+    disk.write_iops = bench.most(&mut disk.bytes_written, true, SMALL, &SATURATING, slice(0.08))?;
+    progress("disk: reads in a row", 0.43);
+    disk.read_bandwidth = bench.most(&mut disk.bytes_written, false, LARGE, &[STREAMS], slice(0.05))? * LARGE as f64;
+    progress("disk: writes in a row", 0.48);
+    disk.write_bandwidth = bench.most(&mut disk.bytes_written, true, LARGE, &[STREAMS], slice(0.05))? * LARGE as f64;
+
+    let all: usize = WRITE_SHARES.len() * READ_SHARES.len();
+    // The mean share of writes, times the bandwidth, times the time, is what the matrix writes.
+    let mean = WRITE_SHARES.iter().sum::<f64>() / WRITE_SHARES.len() as f64;
+    let left = extent.bytes_max.saturating_sub(disk.bytes_written) as f64;
+    let affordable = left / (mean * disk.write_bandwidth.max(1.0) * all as f64);
+    let cell = ((extent.seconds * 0.47 / all as f64).min(affordable).max(0.02) * 1e9) as u64;
+    for (row, writes) in WRITE_SHARES.into_iter().enumerate() {
+        for (column, reads) in READ_SHARES.into_iter().enumerate() {
+            let part = (row * READ_SHARES.len() + column) as f64 / all as f64;
+            progress("disk: reads beside writes", 0.53 + 0.47 * part);
+            let point = bench.beside(&mut disk, writes, reads, cell)?;
+            disk.matrix.push(point);
+        }
+    }
+    Ok(disk)
+}
+
+struct Bench {
+    path: String,
+    file_bytes: u64,
+    shards: usize,
+}
+
+impl Bench {
+    fn config(&self, shards: usize) -> Config {
+        Config { shards, busy_poll: BUSY_POLL, on_panic: OnPanic::Stop, ..Config::default() }
+    }
+
+    /// Runs `work` on each of `shards` shards and gives what each of them gave.
+    fn on_shards<T, Fut>(
+        &self,
+        shards: usize,
+        work: impl Fn(String) -> Fut + Clone + Send + 'static,
+    ) -> Result<Vec<T>, ProbeError>
+    where
+        T: Send + 'static,
+        Fut: Future<Output = std::io::Result<T>> + 'static,
+    {
+        let (tell, told) = mpsc::channel();
+        let path = self.path.clone();
+        let host = Host::start(self.config(shards), move |_| {
+            let (work, path, tell) = (work.clone(), path.clone(), tell.clone());
+            async move {
+                // Nobody listens any more once another shard has failed.
+                let _ = tell.send(work(path).await);
+            }
+        })?;
+        let mut all = Vec::new();
+        for _ in 0..shards {
+            let Ok(result) = told.recv() else { break };
+            all.push(result.map_err(|source| ProbeError::File { path: self.path.clone(), source })?);
+        }
+        host.stop();
+        host.join()?;
+        Ok(all)
+    }
+
+    /// Writes the file out.
+    fn fill(&self) -> Result<(), ProbeError> {
+        let bytes = self.file_bytes;
+        self.on_shards(1, move |path| async move {
+            let flags = OpenFlags { write: true, create: true, direct: true, ..Default::default() };
+            let file = File::open(&path, flags).await?;
+            let mut buf = Buf::direct(FILE_BLOCK as usize);
+            buf.resize(FILE_BLOCK as usize, 0x5a);
+            for offset in (0..bytes).step_by(FILE_BLOCK as usize) {
+                let (result, back) = file.write_all_at(offset, buf).await;
+                result?;
+                buf = back;
+            }
+            file.datasync().await
+        })?;
+        Ok(())
+    }
+
+    /// The loads at once, an equal part of each on every shard. What is offered at depth is dealt out whole.
+    fn run(&self, shards: usize, loads: Vec<Load>, for_ns: u64) -> Result<Vec<Seen>, ProbeError> {
+        let part = |load: &Load| Load {
+            arrival: match load.arrival {
+                Arrival::Depth(depth) => Arrival::Depth(depth.div_ceil(shards as u32)),
+                Arrival::Rate(rate) => Arrival::Rate(rate / shards as f64),
+            },
+            ..*load
+        };
+        let loads: Vec<Load> = loads.iter().map(part).collect();
+        let bytes = self.file_bytes;
+        let all = self.on_shards(shards, move |path| {
+            let loads = loads.clone();
+            async move {
+                let flags = OpenFlags { read: true, write: true, direct: true, ..Default::default() };
+                let file = File::open(&path, flags).await?;
+                load::run(&file, bytes, &loads, for_ns).await
+            }
+        })?;
+        let mut all = all.into_iter();
+        let mut whole = all.next().ok_or(ProbeError::Silent)?;
+        all.for_each(|shard| whole.iter_mut().zip(&shard).for_each(|(sum, seen)| sum.merge(seen)));
+        Ok(whole)
+    }
+
+    fn single(&self, load: Load, for_ns: u64) -> Result<Seen, ProbeError> {
+        self.run(1, vec![load], for_ns)?.pop().ok_or(ProbeError::Silent)
+    }
+
+    /// Operations a second at the best of the depths.
+    fn most(
+        &self,
+        written: &mut u64,
+        writes: bool,
+        block: u64,
+        depths: &[u32],
+        for_ns: u64,
+    ) -> Result<f64, ProbeError> {
+        let mut best = 0.0f64;
+        for &depth in depths {
+            let load = Load { writes, block, sequential: block == LARGE, arrival: Arrival::Depth(depth) };
+            let seen = self.run(self.shards, vec![load], for_ns / depths.len() as u64)?;
+            best = seen.iter().map(Seen::rate).fold(best, f64::max);
+            *written += if writes { seen.iter().map(|seen| seen.bytes_in_all).sum() } else { 0 };
+        }
+        Ok(best)
+    }
+
+    /// Small writes, each followed by the fdatasync that is timed: at random places within `file_bytes`, or behind the
+    /// file's end. Gives what was written too.
+    fn syncs(&self, path: String, file_bytes: Option<u64>, for_ns: u64) -> Result<(Spread, u64), ProbeError> {
+        let bench = Bench { path, ..*self };
+        let all = bench.on_shards(1, move |path| async move {
+            let flags = OpenFlags { write: true, create: true, direct: true, ..Default::default() };
+            let file = File::open(&path, flags).await?;
+            let mut buf = Buf::direct(SMALL as usize);
+            buf.resize(SMALL as usize, 0x5a);
+            let mut latency = load::histogram();
+            let (until, mut written) = (reactor::now() + for_ns, 0);
+            // At least a few, however slow the disk is.
+            while reactor::now() < until || latency.len() < 5 {
+                let place = file_bytes.map_or(written, |bytes| reactor::random() % (bytes / SMALL) * SMALL);
+                let (result, back) = file.write_all_at(place, buf).await;
+                result?;
+                buf = back;
+                written += SMALL;
+                let began = reactor::now();
+                file.datasync().await?;
+                latency.saturating_record((reactor::now() - began).max(1));
+            }
+            if file_bytes.is_none() {
+                fs::remove(&path).await?;
+            }
+            Ok((Spread::of(&latency), written))
+        })?;
+        all.into_iter().next().ok_or(ProbeError::Silent)
+    }
+
+    /// One point of the matrix: small reads beside large writes in a row.
+    fn beside(&self, disk: &mut Disk, writes: f64, reads: f64, for_ns: u64) -> Result<Point, ProbeError> {
+        let arrival = if reads < 1.0 { Arrival::Rate(disk.read_iops * reads) } else { Arrival::Depth(SATURATING[1]) };
+        let mut loads = vec![Load::random(false, SMALL, arrival)];
+        if writes > 0.0 {
+            let rate = disk.write_bandwidth / LARGE as f64 * writes;
+            loads.push(Load::sequential(true, LARGE, Arrival::Rate(rate)));
+        }
+        let seen = self.run(self.shards, loads, for_ns)?;
+        disk.bytes_written += seen.get(1).map_or(0, |seen| seen.bytes_in_all);
+        Ok(Point {
+            offered_reads: reads,
+            offered_writes: writes,
+            reads: seen[0].rate(),
+            written_bytes: seen.get(1).map_or(0.0, |seen| seen.rate() * LARGE as f64),
+            read_p50_us: seen[0].quantile_us(0.5),
+            read_p95_us: seen[0].quantile_us(0.95),
+            read_p99_us: seen[0].quantile_us(0.99),
+        })
+    }
+}

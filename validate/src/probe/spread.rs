@@ -1,0 +1,46 @@
+//! A latency distribution as a probe keeps it: the points that a profile's `Quantiles` have.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// All in ns. `max` is at 1 in 10,240, where the profiles' tails end; of few samples it is the longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    pub samples: u64,
+    pub min: u64,
+    pub p05: u64,
+    pub p50: u64,
+    pub p95: u64,
+    pub p99: u64,
+    pub max: u64,
+}
+
+impl Spread {
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Self {
+            samples: histogram.len(),
+            min: histogram.min(),
+            p05: at(0.05),
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: at(1.0 - 1.0 / 10_240.0),
+        }
+    }
+
+    /// What is left of each point without `ns`, at least `floor`.
+    pub fn less(self, ns: u64, floor: u64) -> Self {
+        let less = |point: u64| point.saturating_sub(ns).max(floor);
+        Self {
+            samples: self.samples,
+            min: less(self.min),
+            p05: less(self.p05),
+            p50: less(self.p50),
+            p95: less(self.p95),
+            p99: less(self.p99),
+            max: less(self.max),
+        }
+    }
+}

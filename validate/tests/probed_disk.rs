@@ -1,0 +1,189 @@
+//! A disk that was probed, simulated: its rates and latencies are those that the probe measured.
+//!
+//! Measurements are made up, written as profiles, read back as scenarios read them, and the same load that measures a
+//! real disk runs on the simulated one.
+
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "a test's folder is the real world's")]
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use hwprofiles::Profiles;
+use reactor::OpenFlags;
+use reactor::fs::File;
+use sim::disk::model::DiskModel;
+use sim::{HostModel, Settings};
+use validate::probe::disk::{Disk, LARGE, Point, READ_SHARES, SMALL, WRITE_SHARES};
+use validate::probe::load::{self, Arrival, Load, Seen};
+use validate::probe::spread::Spread;
+use validate::probe::{Probe, documents, host, network};
+
+const MS: u64 = 1_000_000;
+const FILE_BYTES: u64 = 1 << 30;
+
+fn spread(us: [u64; 6]) -> Spread {
+    let [min, p05, p50, p95, p99, max] = us.map(|us| us * 1_000);
+    Spread { samples: 10_000, min, p05, p50, p95, p99, max }
+}
+
+/// A drive on which reads and writes share one budget: `r + w = 1`.
+fn measured() -> Disk {
+    let (read_iops, write_bandwidth) = (110_000.0, 600e6);
+    let matrix = WRITE_SHARES.into_iter().flat_map(|writes| {
+        READ_SHARES.into_iter().map(move |reads| Point {
+            offered_reads: reads,
+            offered_writes: writes,
+            // At the very limit both give way.
+            reads: read_iops * if reads + writes > 1.0 { (1.0f64 - writes).max(0.1) } else { reads },
+            written_bytes: write_bandwidth * writes.min(0.9),
+            read_p50_us: 120.0,
+            read_p95_us: 200.0 + 1_000.0 * writes,
+            read_p99_us: 2_000.0,
+        })
+    });
+    Disk {
+        device: "/dev/made-up".into(),
+        mountpoint: "/".into(),
+        filesystem: "ext4".into(),
+        capacity_bytes: 100 << 30,
+        is_network_volume: false,
+        read: spread([80, 95, 120, 190, 400, 3_000]),
+        write: spread([25, 30, 45, 90, 250, 2_000]),
+        sync_within: spread([300, 350, 500, 900, 1_500, 5_000]),
+        sync_extending: spread([500, 700, 900, 1_500, 2_500, 9_000]),
+        read_iops,
+        write_iops: 70_000.0,
+        read_bandwidth: 1_200e6,
+        write_bandwidth,
+        matrix: matrix.collect(),
+        bytes_written: 12 << 30,
+    }
+}
+
+fn probe() -> Probe {
+    Probe {
+        date: "2026-11-21".into(),
+        host: host::Host {
+            processor: "Made-up CPU @ 2.50GHz".into(),
+            kernel: "6.18".into(),
+            cpus: 2,
+            cores: 2,
+            ram_bytes: 16 << 30,
+            clock_ghz: 2.4999,
+            clock_measured: true,
+            hyper_thread_factor: 1.0,
+        },
+        disk: measured(),
+        network: network::Network {
+            own: spread([8, 9, 10, 12, 20, 100]),
+            awake: spread([12, 13, 15, 20, 40, 200]),
+            asleep: spread([30, 40, 50, 90, 150, 400]),
+            messages: 90_000.0,
+            bandwidth: 2.1e9,
+        },
+    }
+}
+
+fn profiles() -> Profiles {
+    let folder = tempfile::tempdir().unwrap();
+    for document in documents(&probe(), "made-up") {
+        let path = folder.path().join(&document.path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, document.text).unwrap();
+    }
+    Profiles::with_folder(folder.path()).map_err(|error| panic!("{:?}", miette::Report::new(error))).unwrap()
+}
+
+/// What the loads see on the simulated disk.
+fn simulate(loads: &[Load], for_ns: u64) -> Vec<Seen> {
+    let model = DiskModel::from_profile(profiles().disk("made-up").unwrap());
+    let outcome = sim::run(1, Settings::default(), |world| {
+        let mut host = HostModel::plain("probed", 1);
+        host.disks[0].1 = model.clone();
+        let host = world.add_host(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), host);
+        let seen = Rc::new(RefCell::new(None));
+        let (loads, told) = (loads.to_vec(), seen.clone());
+        world.boot(host, move |_| {
+            let (loads, told) = (loads.clone(), told.clone());
+            async move {
+                let flags = OpenFlags { read: true, write: true, create: true, direct: true, ..Default::default() };
+                let file = File::open("/data", flags).await.unwrap();
+                file.truncate(FILE_BYTES).await.unwrap();
+                *told.borrow_mut() = Some(load::run(&file, FILE_BYTES, &loads, for_ns).await.unwrap());
+            }
+        });
+        let done = world.run_until_true(for_ns * 2 + 10_000 * MS, || seen.borrow().is_some());
+        assert!(done, "the load did not end");
+        seen.take().unwrap()
+    });
+    outcome.value
+}
+
+fn near(what: &str, simulated: f64, measured: f64, tolerance: f64) {
+    println!("{what}: {simulated:.0}, measured {measured:.0}, {:+.1} %", (simulated / measured - 1.0) * 100.0);
+    assert!((simulated / measured - 1.0).abs() <= tolerance, "{what}: {simulated} is not {measured}");
+}
+
+#[test]
+fn rates_at_saturation_are_the_measured_ones() {
+    let disk = measured();
+    let rate = |load| simulate(&[load], 300 * MS).remove(0).rate();
+    near("reads/s", rate(Load::random(false, SMALL, Arrival::Depth(256))), disk.read_iops, 0.05);
+    near("writes/s", rate(Load::random(true, SMALL, Arrival::Depth(256))), disk.write_iops, 0.05);
+    let bytes = |writes| rate(Load::sequential(writes, LARGE, Arrival::Depth(32))) * LARGE as f64;
+    near("read B/s", bytes(false), disk.read_bandwidth, 0.05);
+    near("written B/s", bytes(true), disk.write_bandwidth, 0.05);
+}
+
+#[test]
+fn latencies_alone_are_the_measured_ones() {
+    let disk = measured();
+    for (what, writes, spread) in [("read", false, disk.read), ("write", true, disk.write)] {
+        let seen = simulate(&[Load::random(writes, SMALL, Arrival::Depth(1))], 30_000 * MS).remove(0);
+        near(&format!("{what} p50, us"), seen.quantile_us(0.5), spread.p50 as f64 / 1e3, 0.15);
+        near(&format!("{what} p99, us"), seen.quantile_us(0.99), spread.p99 as f64 / 1e3, 0.15);
+    }
+}
+
+#[test]
+fn writes_leave_the_reads_that_were_measured() {
+    let disk = measured();
+    for point in disk.matrix.iter().filter(|point| point.offered_writes < 1.0) {
+        let arrival = match point.offered_reads < 1.0 {
+            true => Arrival::Rate(disk.read_iops * point.offered_reads),
+            false => Arrival::Depth(256),
+        };
+        let mut loads = vec![Load::random(false, SMALL, arrival)];
+        if point.offered_writes > 0.0 {
+            let writes = disk.write_bandwidth / LARGE as f64 * point.offered_writes;
+            loads.push(Load::sequential(true, LARGE, Arrival::Rate(writes)));
+        }
+        // Below saturation the offered rate tells nothing, and at its very edge the draw decides.
+        if point.offered_reads < 1.0 && point.offered_reads + point.offered_writes > 0.8 {
+            continue;
+        }
+        let seen = simulate(&loads, 600 * MS).remove(0);
+        let what = format!("reads/s, {} offered beside {} of writes", point.offered_reads, point.offered_writes);
+        near(&what, seen.rate(), point.reads, 0.05);
+        if point.offered_reads < 0.05 && point.offered_writes > 0.0 {
+            near("p95 of few reads, us", seen.quantile_us(0.95), point.read_p95_us, 0.15);
+        }
+    }
+}
+
+#[test]
+fn the_host_and_its_loopback_are_there() {
+    let profiles = profiles();
+    let host = profiles.instance("made-up").unwrap();
+    assert_eq!((host.vcpus.u64(), host.local_disks.as_slice()), (2, ["made-up".to_string()].as_slice()));
+    assert_eq!((host.processor.clock.f64(), host.processor.hyper_thread_factor.f64()), (2.5, 1.0));
+    // 50 us to a thread that slept, 15 us to one that did not.
+    assert_eq!(host.wake.as_ref().unwrap().mid.u64(), 35_000);
+    let network = profiles.network("made-up").unwrap();
+    assert_eq!((network.rtt.mid.u64(), network.per_flow.f64()), (5_000, 2.1e9));
+    let properties = documents(&probe(), "made-up").pop().unwrap();
+    assert_eq!(properties.path, "io_properties.yaml");
+    assert!(properties.text.contains("read_iops: 110000\n"), "{}", properties.text);
+}
