@@ -28,6 +28,7 @@ pub enum Command {
     Nodetool(crate::nodetool::args::Nodetool),
     Bench(Bench),
     Probe(Probe),
+    Calibrate(Calibrate),
     Schema(Schema),
     Completions(Completions),
 }
@@ -255,6 +256,36 @@ pub struct Probe {
     pub seconds: f64,
     /// A few seconds and at most 2 GiB: to see that it works.
     #[arg(long, conflicts_with = "seconds")]
+    pub quick: bool,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Find what the engine's work costs on this machine, and write it as a system profile.
+///
+/// Runs nodes on one processor and the loading client on another, through mixes that differ in what they ask for, for
+/// about three minutes, and fits a price to each kind of work. OUT/systems gets one profile for the server and one for
+/// the client; OUT/calibration.json keeps what was measured.
+#[derive(Debug, Args)]
+pub struct Calibrate {
+    /// Folder of the profiles.
+    #[arg(long, default_value = "profiles", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Name of the server's profile; the client's ends with -bench.
+    #[arg(long, default_value = "orrery", value_name = "NAME")]
+    pub name: String,
+    /// Fit prices to what was measured before instead of measuring.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Folder for the nodes' data [default: the system's for temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Processors, of which the first serves and the last drives [default: all that this process may use].
+    #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
+    pub cpus: Vec<usize>,
+    /// A few seconds: to see that it works.
+    #[arg(long)]
     pub quick: bool,
     /// Print one JSON object instead of tables.
     #[arg(long)]

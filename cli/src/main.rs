@@ -6,6 +6,7 @@
 
 mod args;
 mod bench;
+mod calibrate;
 mod config_file;
 mod exit;
 mod io_properties;
@@ -39,6 +40,7 @@ fn main() -> std::process::ExitCode {
         Command::Nodetool(nodetool) => nodetool::run(&nodetool),
         Command::Bench(bench) => bench::run(&bench),
         Command::Probe(probe) => probe::run(&probe),
+        Command::Calibrate(calibrate) => calibrate::run(&calibrate),
         Command::Schema(_) => {
             print!("{}", scenarios::model::json_schema());
             Ok(())

@@ -1,7 +1,15 @@
 //! What holds the simulation against the machine: `probe` describes its devices, `calibrate` prices the engine's work on
 //! it, and `compare` runs a scenario on real servers and in simulation.
+//!
+//! - [`local`] starts nodes of this binary on this machine, within bounds; [`load`] drives servers from pinned threads.
+//! - [`metrics`] reads what a node counts of itself, over [`http`].
 
 #![allow(clippy::disallowed_methods, reason = "what is measured here is the real world")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod calibrate;
+pub mod http;
+pub mod load;
+pub mod local;
+pub mod metrics;
 pub mod probe;

@@ -10,6 +10,8 @@ pub struct TableSpec {
     pub row: Row,
     /// A class such as `LeveledCompactionStrategy`; the server's default if absent.
     pub compaction: Option<String>,
+    /// A class such as `LZ4Compressor`; none if absent.
+    pub compression: Option<String>,
     /// Whether anything but whole rows and partitions is written and read.
     pub has_parts: bool,
 }
@@ -22,7 +24,14 @@ pub(super) const SCAN: usize = 3;
 
 impl TableSpec {
     pub fn new(keyspace: &str, replication_factor: u32, row: Row) -> Self {
-        Self { keyspace: keyspace.into(), replication_factor, row, compaction: None, has_parts: false }
+        Self {
+            keyspace: keyspace.into(),
+            replication_factor,
+            row,
+            compaction: None,
+            compression: None,
+            has_parts: false,
+        }
     }
 
     fn columns(&self) -> Vec<String> {
@@ -36,7 +45,7 @@ impl TableSpec {
         )
     }
 
-    /// As cassandra-stress creates it, without compression; its COMPACT STORAGE no longer exists in current servers.
+    /// As cassandra-stress creates it, without compression unless told otherwise; its COMPACT STORAGE no longer exists in current servers.
     pub fn create_table(&self) -> String {
         let columns: Vec<String> = self.columns().iter().map(|name| format!("{name} blob")).collect();
         let keys = match self.is_wide() {
@@ -44,8 +53,12 @@ impl TableSpec {
             false => ("key blob PRIMARY KEY", ""),
         };
         let compaction = self.compaction.as_ref().map(|class| format!(" AND compaction = {{'class': '{class}'}}"));
+        let compression = match &self.compression {
+            Some(class) => format!("'sstable_compression': '{class}'"),
+            None => "'enabled': 'false'".to_string(),
+        };
         format!(
-            "CREATE TABLE IF NOT EXISTS {}.standard1 ({}, {}{}) WITH compression = {{'enabled': 'false'}}{}",
+            "CREATE TABLE IF NOT EXISTS {}.standard1 ({}, {}{}) WITH compression = {{{compression}}}{}",
             self.keyspace,
             keys.0,
             columns.join(", "),

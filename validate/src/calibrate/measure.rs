@@ -1,0 +1,191 @@
+//! Runs the design: the real engine as a process of its own on one processor, the loading client on another.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use reactor::Work;
+use scenarios::Workload;
+use scenarios::client::{PhaseShare, SharedPhase, TableSpec, Target};
+use serde::{Deserialize, Serialize};
+use server::NodeConfig;
+
+use super::design::{Group, groups};
+use super::fit::{Count, Mix};
+use super::{CalibrateError, Progress};
+use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
+use crate::local::{LocalCluster, Nodes};
+use crate::metrics::Metrics;
+use crate::probe;
+
+const KEYSPACE: &str = "calibrate";
+/// How long a node that has just said that it is ready is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `orrery` to start.
+    pub program: PathBuf,
+    pub server_cpu: Option<usize>,
+    pub loader_cpu: Option<usize>,
+    /// Each mix, and before that what settles it.
+    pub mix: Duration,
+    pub warmup: Duration,
+    /// Of the full amount of rows.
+    pub data: f64,
+    /// Folder for the node's data; the system's folder for temporary files if absent.
+    pub folder: Option<PathBuf>,
+}
+
+/// Everything measured: what prices can be fitted to again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurements {
+    pub date: String,
+    pub host: probe::host::Host,
+    pub server: Vec<Mix>,
+    pub loader: Vec<Mix>,
+    /// Operations a second of each mix, and the part of the time that each side's processor was busy.
+    pub rates: Vec<Rates>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    pub mix: String,
+    pub operations_per_s: f64,
+    pub server_busy: f64,
+    pub loader_busy: f64,
+}
+
+/// What one side has counted at a moment.
+struct Looked {
+    cpu_ns: f64,
+    work: Vec<(&'static str, Count)>,
+}
+
+impl Looked {
+    fn server(metrics: &[Metrics]) -> Self {
+        let by_work = |name: &str| {
+            let mut sums = std::collections::BTreeMap::<String, f64>::new();
+            for node in metrics {
+                node.by_label(name, "work").into_iter().for_each(|(work, n)| *sums.entry(work).or_default() += n);
+            }
+            sums
+        };
+        let (times, amounts) = (by_work("reactor_work_total"), by_work("reactor_work_amount_total"));
+        let count = |work: &Work| {
+            let of = |all: &std::collections::BTreeMap<String, f64>| all.get(work.name()).copied().unwrap_or(0.0);
+            (work.name(), Count { times: of(&times), amount: of(&amounts) })
+        };
+        let cpu_ms: f64 = metrics.iter().map(|node| node.sum("reactor_cpu_used_time_ms")).sum();
+        Self { cpu_ns: cpu_ms * 1e6, work: Work::ALL.iter().map(count).collect() }
+    }
+
+    fn loader(counted: &Counted) -> Self {
+        let count = |(work, count): &(Work, reactor::WorkCount)| {
+            (work.name(), Count { times: count.times as f64, amount: count.amount as f64 })
+        };
+        Self { cpu_ns: counted.cpu_ns as f64, work: counted.work.iter().map(count).collect() }
+    }
+
+    /// What came since `before`, as a mix.
+    fn since(&self, before: &Looked, name: &str) -> Mix {
+        let kinds = self.work.iter().zip(&before.work).map(|((kind, now), (_, then))| {
+            let count = Count { times: now.times - then.times, amount: now.amount - then.amount };
+            (kind.to_string(), count)
+        });
+        let work = kinds.filter(|(_, count)| count.times > 0.0).collect();
+        Mix { name: name.to_string(), cpu_ns: self.cpu_ns - before.cpu_ns, work }
+    }
+}
+
+pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, CalibrateError> {
+    let host = probe::host::describe(Duration::from_millis(50))?;
+    let mut all = Measurements { date: probe::date::today(), host, server: vec![], loader: vec![], rates: vec![] };
+    let groups = groups(options.data);
+    let steps: usize = groups.iter().map(|group| group.steps.len()).sum();
+    for group in &groups {
+        measure(options, group, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
+    }
+    Ok(all)
+}
+
+/// All mixes of one group, on a node of its own.
+fn measure(
+    options: &Options,
+    group: &Group,
+    all: &mut Measurements,
+    progress: &dyn Fn(&str, usize),
+) -> Result<(), CalibrateError> {
+    let mut config = NodeConfig::single(std::net::Ipv4Addr::LOCALHOST.into(), "data");
+    (config.memtable_bytes, config.cache_bytes) = (group.memtable_mib << 20, group.cache_mib << 20);
+    let nodes = Nodes {
+        program: options.program.clone(),
+        config,
+        shards: 1,
+        cpus: vec![options.server_cpu.into_iter().collect()],
+        busy_poll: Duration::ZERO,
+        data: options.folder.clone(),
+    };
+    progress(&format!("{}: filling", group.name), all.rates.len());
+    let cluster = LocalCluster::start(&nodes)?;
+    let mut table = TableSpec::new(KEYSPACE, 1, group.row);
+    table.compression = group.compression.map(str::to_string);
+    let target = |connections| Target {
+        nodes: cluster.addresses(),
+        table: table.clone(),
+        connections_per_host: connections,
+        patience: PATIENCE,
+    };
+    create_schema(&target(1))?;
+    let client = LoaderConfig {
+        loaders: 1,
+        shards: 1,
+        cpus: options.loader_cpu.into_iter().collect(),
+        busy_poll: Duration::ZERO,
+    };
+    let filler = Loaders::connect(&client, &target(8))?;
+    drive(&filler, group.fill(), 0)?;
+    filler.stop()?;
+    if group.settled {
+        cluster.quiesce()?;
+    }
+    for (number, step) in group.steps.iter().enumerate() {
+        let name = format!("{}: {}", group.name, step.name);
+        progress(&name, all.rates.len());
+        let loaders = Loaders::connect(&client, &target(step.connections))?;
+        let workload =
+            |time: Duration| group.workload(step.mix, step.arrival, step.connections, time.as_nanos() as u64);
+        drive(&loaders, workload(options.warmup), 2 * number as u64 + 1)?;
+        let look = || -> Result<(Looked, Looked), CalibrateError> {
+            Ok((Looked::server(&cluster.metrics()?), Looked::loader(&loaders.counted(0)?)))
+        };
+        let before = look()?;
+        let operations = drive(&loaders, workload(options.mix), 2 * number as u64 + 2)?;
+        let after = look()?;
+        loaders.stop()?;
+        let (server, loader) = (after.0.since(&before.0, &name), after.1.since(&before.1, &name));
+        let time_ns = options.mix.as_nanos() as f64;
+        all.rates.push(Rates {
+            mix: name,
+            operations_per_s: operations as f64 / time_ns * 1e9,
+            server_busy: server.cpu_ns / time_ns,
+            loader_busy: loader.cpu_ns / time_ns,
+        });
+        all.server.push(server);
+        all.loader.push(loader);
+    }
+    cluster.stop()?;
+    // What the kernel still does for the node's files is not the next one's.
+    thread::sleep(options.warmup.min(Duration::from_millis(500)));
+    Ok(())
+}
+
+/// Runs a workload on the one thread; gives how many operations ended.
+fn drive(loaders: &Loaders, workload: Workload, stream: u64) -> Result<u64, CalibrateError> {
+    let shared = SharedPhase::new(workload);
+    let share = PhaseShare { shared, shard: 0, shards: 1, seed: 1, stream, warmup_ns: 0 };
+    let recorders = loaders.run(vec![(0, share)], || ())?;
+    Ok(recorders.into_iter().map(|(_, recorder)| recorder.finish().operations).sum())
+}
