@@ -94,6 +94,9 @@ fn show(probe: &Probe) {
         us(asleep.p50),
         us(asleep.p99)
     );
+    if let Some(doze) = network.doze() {
+        println!("  doze        of {:.0} us, wake-up {:.1} us", us(doze.lasts_ns), us(doze.wake_ns));
+    }
     println!(
         "  wake-up     p50 {:.1} us; {:.0} round trips/s of 16 connections; {:.0} MiB/s",
         us(wake.p50),

@@ -23,6 +23,7 @@ pub(crate) struct InstanceFile {
     local_disks: Vec<String>,
     ebs: Option<Ebs>,
     wake: Option<Quantiles>,
+    doze: Option<Doze>,
 }
 
 impl InstanceFile {
@@ -36,8 +37,21 @@ impl InstanceFile {
 
     pub(crate) fn resolve(self, processor: Processor) -> Instance {
         let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, .. } = self;
-        let Self { local_disks, ebs, wake, .. } = self;
-        Instance { name, about, processor, vcpus, physical_cores, ram, interrupt_cpus, nic, local_disks, ebs, wake }
+        let Self { local_disks, ebs, wake, doze, .. } = self;
+        Instance {
+            name,
+            about,
+            processor,
+            vcpus,
+            physical_cores,
+            ram,
+            interrupt_cpus,
+            nic,
+            local_disks,
+            ebs,
+            wake,
+            doze,
+        }
     }
 }
 
@@ -59,6 +73,18 @@ pub struct Instance {
     pub ebs: Option<Ebs>,
     /// From an event to the first instruction of a thread that slept until then; absent: no time.
     pub wake: Option<Quantiles>,
+    /// What precedes sleep; absent: a processor without work sleeps at once.
+    pub doze: Option<Doze>,
+}
+
+/// The kernel of a virtual machine looks for work itself for a while before it gives an idle processor back to the host
+/// (Linux, Documentation/virt/guest-halt-polling.rst).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Doze {
+    pub lasts: Figure<Time>,
+    /// From an event to the first instruction of a thread that slept until then, while it lasts.
+    pub wake: Figure<Time>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

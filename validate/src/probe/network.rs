@@ -22,22 +22,41 @@ use super::spread::Spread;
 
 const MESSAGE: usize = 128;
 const STREAM_BYTES: usize = 64 << 10;
-/// Long enough that a thread on the other side has gone to sleep, as between requests of a light load.
-const GAP: Duration = Duration::from_micros(300);
+/// Between round trips to a thread that is to sleep deeply, as between requests of a light load.
+const SLEEP: [Duration; 2] = [Duration::from_micros(800), Duration::from_millis(5)];
+/// And to one that has just fallen asleep.
+const NAPS_US: [u64; 6] = [10, 20, 50, 100, 200, 400];
 const AWAKE: Duration = Duration::from_millis(10);
 const CONNECTIONS: usize = 16;
 /// For a listener to be there: a thread's start.
 const START_MAX: Duration = Duration::from_secs(10);
 
+/// Round trips to a thread that has had nothing to do for about so long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nap {
+    pub idle_ns: u64,
+    pub round_trip: Spread,
+}
+
+/// The kernel of a virtual machine looks for work itself before it gives an idle processor back to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doze {
+    pub lasts_ns: u64,
+    pub wake_ns: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// Both ends on one thread.
     pub own: Spread,
     /// Two threads, both awake.
     pub awake: Spread,
-    /// Two threads, of which the answering one sleeps in between.
+    /// Two threads, of which the answering one sleeps in between, for a millisecond or more.
     pub asleep: Spread,
+    /// The same for short times, rising.
+    pub naps: Vec<Nap>,
     /// Round trips a second of [`CONNECTIONS`] at once, and bytes a second of one stream.
     pub messages: f64,
     pub bandwidth: f64,
@@ -53,6 +72,22 @@ impl Network {
     pub fn wake(&self) -> Spread {
         self.asleep.less(self.awake.p50, 1_000)
     }
+
+    /// What precedes sleep, where those who have just fallen asleep wake in less than half the time.
+    pub fn doze(&self) -> Option<Doze> {
+        let wake_ns = |nap: &Nap| nap.round_trip.p50.saturating_sub(self.awake.p50).max(1_000);
+        let (short, long) = (wake_ns(self.naps.first()?), self.wake().p50);
+        if short * 2 > long {
+            return None;
+        }
+        let dozing = self.naps.iter().take_while(|nap| wake_ns(nap) < (short + long) / 2).count();
+        let last = self.naps[..dozing].last()?.idle_ns;
+        // It ends somewhere before the next.
+        let next = self.naps.get(dozing).map_or(SLEEP[0].as_nanos() as u64, |nap| nap.idle_ns);
+        let mut wakes: Vec<u64> = self.naps[..dozing].iter().map(wake_ns).collect();
+        wakes.sort_unstable();
+        Some(Doze { lasts_ns: (last + next) / 2, wake_ns: wakes[wakes.len() / 2] })
+    }
 }
 
 /// Where the two ends run.
@@ -67,13 +102,18 @@ fn config(cpu: Option<usize>, busy_poll: Duration) -> Config {
 }
 
 pub fn measure(places: Places, slice: Duration) -> Result<Network, ProbeError> {
-    let for_ns = slice.as_nanos() as u64 / 5;
+    let for_ns = slice.as_nanos() as u64 / 7;
     let apart = |busy_poll, work: Work| between(places, busy_poll, work);
-    let pings = |gap| Work::Pings { gap, for_ns };
+    let nap = |us: u64| -> Result<Nap, ProbeError> {
+        let idle = Duration::from_micros(us);
+        let pings = Work::Pings { gap: [idle, idle + idle / 10], for_ns: for_ns / 3 };
+        Ok(Nap { idle_ns: us * 1_000, round_trip: apart(Duration::ZERO, pings)?.0 })
+    };
     Ok(Network {
         own: alone(places.client, for_ns)?.0,
-        awake: apart(AWAKE, pings(Duration::ZERO))?.0,
-        asleep: apart(Duration::ZERO, pings(GAP))?.0,
+        awake: apart(AWAKE, Work::Pings { gap: [Duration::ZERO; 2], for_ns })?.0,
+        asleep: apart(Duration::ZERO, Work::Pings { gap: SLEEP, for_ns })?.0,
+        naps: NAPS_US.into_iter().map(nap).collect::<Result<_, _>>()?,
         messages: apart(Duration::ZERO, Work::Messages { for_ns })?.1,
         bandwidth: apart(Duration::ZERO, Work::Stream { for_ns })?.1,
     })
@@ -81,9 +121,17 @@ pub fn measure(places: Places, slice: Duration) -> Result<Network, ProbeError> {
 
 #[derive(Clone, Copy)]
 enum Work {
-    Pings { gap: Duration, for_ns: u64 },
-    Messages { for_ns: u64 },
-    Stream { for_ns: u64 },
+    /// One after the other, with gaps between the least and the most.
+    Pings {
+        gap: [Duration; 2],
+        for_ns: u64,
+    },
+    Messages {
+        for_ns: u64,
+    },
+    Stream {
+        for_ns: u64,
+    },
 }
 
 type Outcome = io::Result<(Spread, f64)>;
@@ -139,7 +187,7 @@ fn alone(cpu: Option<usize>, for_ns: u64) -> Result<(Spread, f64), ProbeError> {
                 drop(serve(address, told).await);
             }));
             ready.wait_until(|| listening.get()).await;
-            let _ = tell.send(drive(address, Work::Pings { gap: Duration::ZERO, for_ns }).await);
+            let _ = tell.send(drive(address, Work::Pings { gap: [Duration::ZERO; 2], for_ns }).await);
         }
     })?;
     let outcome = told.recv().map_err(|_| ProbeError::Silent)?;
@@ -197,10 +245,11 @@ async fn drive(address: SocketAddr, work: Work) -> Outcome {
                     latency.saturating_record((reactor::now() - at).max(1));
                 }
                 done += 1;
-                if !gap.is_zero() {
+                let [least, most] = gap;
+                if !most.is_zero() {
                     // At uneven distances, so that nothing periodic is always met or always missed.
-                    let uneven = reactor::random() % gap.as_nanos() as u64;
-                    reactor::time::sleep(gap / 2 + Duration::from_nanos(uneven)).await;
+                    let uneven = reactor::random() % ((most - least).as_nanos() as u64).max(1);
+                    reactor::time::sleep(least + Duration::from_nanos(uneven)).await;
                 }
             }
             Ok((Spread::of(&latency), 0.0))

@@ -9,8 +9,9 @@ use hwprofiles::quantity::{Bandwidth, Dimension, Frequency, Rate, Ratio, Time};
 use hwprofiles::{Figure, Standing};
 
 use super::disk::{Disk, Point, SMALL};
+use super::network::{Doze, Network};
 use super::spread::Spread;
-use super::{Probe, host::Host, network::Network};
+use super::{Probe, host::Host};
 
 /// A file to be written: its place in a folder of profiles, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +122,10 @@ fn instance(writer: &Writer, name: &str, probe: &Probe) -> String {
         let _ = writeln!(text, "local_disks: [{name}]");
     }
     let _ = write!(text, "wake:\n{}", writer.quantiles("  ", probe.network.wake()));
+    if let Some(Doze { lasts_ns, wake_ns }) = probe.network.doze() {
+        let (lasts, wake) = (writer.measured::<Time>(lasts_ns as f64), writer.measured::<Time>(wake_ns as f64));
+        let _ = write!(text, "doze:\n  lasts: {lasts}\n  wake: {wake}\n");
+    }
     text
 }
 
