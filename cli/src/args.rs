@@ -24,6 +24,7 @@ pub enum Command {
     Run(Run),
     Check(Check),
     List(List),
+    Validate(Validate),
     Serve(Serve),
     Nodetool(crate::nodetool::args::Nodetool),
     Bench(Bench),
@@ -88,6 +89,61 @@ pub struct ProfileFolder {
     /// Folder with further profiles (instances/, disks/, networks/, processors/, systems/), which take precedence.
     #[arg(long = "profiles", value_name = "DIR")]
     pub folder: Option<PathBuf>,
+}
+
+/// Run a scenario on real servers and in simulation, and hold one against the other.
+///
+/// Without --hosts, nodes of this program are started on this machine, each pinned to processors of its own, and loaded
+/// from the others; the simulated hosts have the same bounds. Exits with 7 where they differ beyond the scenario's budget.
+#[derive(Debug, Args)]
+pub struct Validate {
+    /// A name from `orrery list`, or a YAML file.
+    #[arg(required_unless_present = "suite", conflicts_with = "suite", value_name = "SCENARIO")]
+    pub scenario: Option<String>,
+    /// All scenarios named validate/.., and one table of them.
+    #[arg(long)]
+    pub suite: bool,
+    /// Of the suite, those whose name has this in it.
+    #[arg(long, value_name = "NAME", requires = "suite")]
+    pub only: Option<String>,
+    /// Print the table as Markdown.
+    #[arg(long)]
+    pub markdown: bool,
+    /// Print one JSON object a line instead of a table.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Nodes to start on this machine.
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "hosts")]
+    pub local: usize,
+    /// Servers that run already, of any make, in a YAML file: docs/validating.md says how.
+    #[arg(long, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
+    /// How long to measure phases that time ends, instead of what the scenario says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: Option<u32>,
+    /// Instance, disk and network profiles of this machine, as `orrery probe` names them.
+    #[arg(long, default_value = "local", value_name = "NAME")]
+    pub machine: String,
+    /// System profile of the nodes, as `orrery calibrate` names it.
+    #[arg(long, default_value = "orrery", value_name = "NAME", conflicts_with = "hosts")]
+    pub system: String,
+    /// System profile of the loaders.
+    #[arg(long, default_value = "orrery-bench", value_name = "NAME", conflicts_with = "hosts")]
+    pub loader_system: String,
+    /// Processors for nodes and loaders [default: all that this process may use].
+    #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
+    pub cpus: Vec<usize>,
+    /// Where a folder for the nodes' data is made, which goes with them [default: the system's for temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Instead of the scenario's own seed.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Folder of the records.
+    #[arg(long, default_value = "out", value_name = "DIR")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub profiles: ProfileFolder,
 }
 
 /// Print the JSON schema of scenario files, for editors.
@@ -174,10 +230,10 @@ pub struct Serve {
     pub commitlog_sync_period: Option<u64>,
     /// Memory for memtables of the whole node, in MiB [default: an eighth of the machine's].
     #[arg(long, value_name = "MIB")]
-    pub memtable_mib: Option<u64>,
+    pub memtable_mib: Option<f64>,
     /// Memory for cached SSTable blocks of the whole node, in MiB [default: an eighth of the machine's].
     #[arg(long, value_name = "MIB")]
-    pub cache_mib: Option<u64>,
+    pub cache_mib: Option<f64>,
     /// Limit of compaction's writes of the whole node, in MB/s; 0 is no limit [default: 0].
     #[arg(long, value_name = "MB/S")]
     pub compaction_throughput: Option<f64>,

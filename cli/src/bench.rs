@@ -2,24 +2,19 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::rc::Rc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use ::validate::load::{self, LoadError, LoaderConfig, Loaders};
 use hwprofiles::quantity::{Quantity, Time};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{Diagnostic, SourceSpan};
-use reactor::{Group, uring};
-use scenarios::client::{self, Client, ClientError, PhaseShare, SharedPhase, TableSpec, Target};
+use scenarios::client::{ClientError, PhaseShare, SharedPhase, TableSpec, Target};
 use scenarios::record::{FORMAT, Kind, PhaseRecord};
 use scenarios::stress::{self, StressError};
 use scenarios::{Recorder, RunRecord, Timing, Workload};
 
 use crate::args::Bench;
 use crate::exit::{Code, Failure};
-
-/// How often the progress is drawn.
-const TICK: Duration = Duration::from_millis(200);
 
 /// A mistake in the stress line, shown where it is.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -32,13 +27,6 @@ struct BadLine {
     at: SourceSpan,
     #[help]
     help: Option<String>,
-}
-
-/// What a shard tells the main thread, in this order, or a failure.
-enum Step {
-    Connected,
-    Ended(Box<Recorder>),
-    Failed(ClientError),
 }
 
 pub fn run(args: &Bench) -> Result<(), Failure> {
@@ -54,12 +42,9 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
         patience: Duration::from_nanos(read_time("--wait", &args.wait)?),
     };
     let warmup_ns = read_time("--warmup", &args.warmup)?;
-    let schema = target.clone();
-    uring::block_on(async move { client::create_schema(&schema).await })
-        .map_err(Failure::unexpected)?
-        .map_err(failure)?;
+    load::create_schema(&target).map_err(failure)?;
     let began = Instant::now();
-    let recorder = load(args, &target, &workload, warmup_ns)?;
+    let recorder = drive(args, &target, &workload, warmup_ns)?;
     let timing = Timing { wall_s: began.elapsed().as_secs_f64(), ..Timing::default() };
     report(args, &workload, &recorder, &timing)
 }
@@ -89,82 +74,23 @@ fn workload(line: &str, duration_ns: Option<u64>) -> Result<(Workload, u32), Fai
 }
 
 /// Runs the workload on all shards and gives what they recorded together.
-fn load(args: &Bench, target: &Target, workload: &Workload, warmup_ns: u64) -> Result<Recorder, Failure> {
+fn drive(args: &Bench, target: &Target, workload: &Workload, warmup_ns: u64) -> Result<Recorder, Failure> {
     let shards = args.shards.unwrap_or(args.cpus.len().max(1));
-    let config = uring::Config {
-        shards,
-        cpus: (!args.cpus.is_empty()).then(|| args.cpus.clone()),
-        busy_poll: Duration::from_micros(args.busy_poll),
-        ..Default::default()
-    };
+    let busy_poll = Duration::from_micros(args.busy_poll);
+    let config = LoaderConfig { loaders: 1, shards, cpus: args.cpus.clone(), busy_poll };
+    let loaders = Loaders::connect(&config, target).map_err(failure)?;
     let shared = SharedPhase::new(workload.clone());
-    let (tell, steps) = mpsc::channel();
-    let host = {
-        let (target, tell) = (target.clone(), tell.clone());
-        uring::Host::start(config, move |shard| connect(target.clone(), shard, shards, tell.clone()))
-            .map_err(Failure::unexpected)?
-    };
-    for _ in 0..shards {
-        if let Ok(Step::Failed(error)) = steps.recv() {
-            return Err(failure(error));
-        }
-    }
-    for shard in 0..shards {
-        let (tell, shared) = (tell.clone(), shared.clone());
+    let share = |shard: usize| {
         let (index, count, seed) = (shard as u32, shards as u32, args.seed);
-        let share = PhaseShare { shared, shard: index, shards: count, seed, stream: u64::from(index), warmup_ns };
-        host.run_on(shard, move || drop(reactor::spawn(Group::Statement, "bench", drive(share, tell))));
-    }
-    drop(tell);
-    let recorder = collect(&steps, shards, &shared)?;
-    host.stop();
-    host.join().map_err(Failure::unexpected)?;
-    Ok(recorder)
-}
-
-async fn connect(target: Target, shard: usize, shards: usize, tell: Sender<Step>) {
-    let step = match Client::connect(&target, shard as u32, shards as u32).await {
-        Ok(client) => {
-            reactor::set_local(Rc::new(client));
-            Step::Connected
-        }
-        Err(error) => Step::Failed(error),
+        let shared = shared.clone();
+        (shard, PhaseShare { shared, shard: index, shards: count, seed, stream: u64::from(index), warmup_ns })
     };
-    // Nobody listens any more once another shard has failed.
-    let _ = tell.send(step);
-}
-
-async fn drive(share: PhaseShare, tell: Sender<Step>) {
-    let client = reactor::local::<Client>().expect("every shard has connected before any is told to drive");
-    let step = match client.run(share).await {
-        Ok(recorder) => Step::Ended(Box::new(recorder)),
-        Err(error) => Step::Failed(error),
-    };
-    let _ = tell.send(step);
-}
-
-/// Draws the progress until every shard has ended.
-fn collect(steps: &Receiver<Step>, shards: usize, shared: &SharedPhase) -> Result<Recorder, Failure> {
-    let progress = Progress::begin(shared);
-    let mut all: Option<Recorder> = None;
-    let mut running = shards;
-    while running > 0 {
-        match steps.recv_timeout(TICK) {
-            Ok(Step::Ended(recorder)) => {
-                running -= 1;
-                match &mut all {
-                    None => all = Some(*recorder),
-                    Some(all) => all.merge(*recorder),
-                }
-            }
-            Ok(Step::Failed(error)) => return Err(failure(error)),
-            Ok(Step::Connected) => {}
-            Err(RecvTimeoutError::Timeout) => progress.draw(shared),
-            Err(RecvTimeoutError::Disconnected) => return Err(Failure::unexpected("the shards ended without a word")),
-        }
-    }
+    let progress = Progress::begin(&shared);
+    let ran = loaders.run((0..shards).map(share).collect(), || progress.draw(&shared)).map_err(failure)?;
     progress.bar.finish_and_clear();
-    all.ok_or_else(|| Failure::unexpected("no shard measured anything"))
+    loaders.stop().map_err(failure)?;
+    load::merged(ran.into_iter().map(|(_, recorder)| recorder))
+        .ok_or_else(|| Failure::unexpected("no shard measured anything"))
 }
 
 /// A bar on stderr, if that is a terminal.
@@ -228,9 +154,11 @@ fn report(args: &Bench, workload: &Workload, recorder: &Recorder, timing: &Timin
     Ok(())
 }
 
-fn failure(error: ClientError) -> Failure {
+/// A client's failure, with the next step to take.
+pub fn failure(error: LoadError) -> Failure {
     let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
     let text = format!("{error}{cause}");
+    let LoadError::Client(error) = error else { return Failure::unexpected(text) };
     match error {
         ClientError::Unreachable { addr, .. } => {
             let help = format!("`orrery serve --listen {addr}` starts a server there; `--node` names another one");

@@ -19,6 +19,7 @@ mod run;
 mod serve;
 mod signal;
 mod steps;
+mod validate;
 
 /// Requests allocate and free small objects by the hundred thousand a second: a quarter of a simulation's time went to
 /// the C library's allocator.
@@ -36,6 +37,7 @@ fn main() -> std::process::ExitCode {
         Command::Run(run) => run::run(&run),
         Command::Check(check) => run::check(&check),
         Command::List(list) => list::list(&list),
+        Command::Validate(validate) => validate::run(&validate),
         Command::Serve(serve) => serve::run(&serve),
         Command::Nodetool(nodetool) => nodetool::run(&nodetool),
         Command::Bench(bench) => bench::run(&bench),

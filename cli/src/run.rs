@@ -20,7 +20,7 @@ pub fn profiles(folder: &args::ProfileFolder) -> Result<Profiles, Failure> {
     }
 }
 
-fn read(name: &str, profiles: &Profiles) -> Result<Experiment, Failure> {
+pub fn read(name: &str, profiles: &Profiles) -> Result<Experiment, Failure> {
     let experiment = load::find(name).and_then(|document| load::read(&document, profiles));
     experiment.map_err(|error| Failure { code: Code::Invalid, report: error })
 }

@@ -231,8 +231,9 @@ fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<No
         Sync::Periodic => SyncMode::Periodic { every: ms("commitlog_sync_period_in_ms", 10_000) },
     };
     let eighth = memory_bytes() / 8;
-    config.memtable_bytes = args.memtable_mib.map_or(eighth, |mib| mib << 20);
-    config.cache_bytes = args.cache_mib.map_or(eighth, |mib| mib << 20);
+    let mib = |given: Option<f64>| given.map_or(eighth, |mib| (mib * f64::from(1 << 20)) as u64);
+    config.memtable_bytes = mib(args.memtable_mib);
+    config.cache_bytes = mib(args.cache_mib);
     let throughput = args.compaction_throughput.or(file.number("compaction_throughput_mb_per_sec"));
     config.compaction_mb_per_s = throughput.filter(|rate| *rate > 0.0);
     Ok(config)

@@ -27,13 +27,18 @@ pub struct System<C = CostTable> {
     /// Absent where controllers set them.
     #[serde(default)]
     pub shares: Shares,
+    /// How long an idle shard looks for work before it sleeps; absent: not at all.
+    pub busy_poll: Option<Figure<Time>>,
+    /// How long a shard runs tasks before it hands over what they sent and takes what came, if there are so many that
+    /// are ready; absent: sends leave, and receives end, at once.
+    pub turn: Option<Figure<Time>>,
     pub costs: C,
 }
 
 impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
-        let Self { throttles, pauses, shares, .. } = self;
+        let Self { throttles, pauses, shares, busy_poll, turn, .. } = self;
         System {
             name,
             about,
@@ -47,6 +52,8 @@ impl System<CostFile> {
             throttles,
             pauses,
             shares,
+            busy_poll,
+            turn,
             costs,
         }
     }
@@ -94,7 +101,7 @@ impl Threading {
     /// Shards of the engine on an instance with `vcpus`. A pool is one shard, on all of them.
     pub fn shards(&self, vcpus: u64) -> u64 {
         match self {
-            Threading::ShardPerCore { interrupt_cpus } => vcpus.saturating_sub(interrupt_cpus.u64()).max(1),
+            Threading::ShardPerCore { interrupt_cpus, .. } => vcpus.saturating_sub(interrupt_cpus.u64()).max(1),
             Threading::Pool { .. } => 1,
         }
     }

@@ -40,6 +40,15 @@ pub fn write(out: &Path, record: &RunRecord, timing: Option<&Timing>) -> Result<
     Ok(folder)
 }
 
+/// Writes one page for several records of a scenario to `OUT/<scenario>/report.html`.
+pub fn write_page(out: &Path, records: &[&RunRecord]) -> Result<PathBuf, FilesError> {
+    let folder = out.join(records.first().map_or("", |first| &first.scenario));
+    fs::create_dir_all(&folder).map_err(|source| FilesError::Write { path: folder.clone(), source })?;
+    let path = folder.join("report.html");
+    fs::write(&path, page::html(records)?).map_err(|source| FilesError::Write { path: path.clone(), source })?;
+    Ok(path)
+}
+
 /// Writes a phase's whole histogram to `hdr/<phase>.csv` of a run's folder: latency in ns, operations at most that late.
 pub fn write_histogram(folder: &Path, phase: &str, recorder: &Recorder) -> Result<(), FilesError> {
     let folder = folder.join("hdr");

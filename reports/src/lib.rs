@@ -15,10 +15,11 @@ pub mod plot;
 mod references;
 mod table;
 mod timeline;
+pub mod validation;
 
 pub use all::all as all_table;
 pub use canvas::PlotError;
-pub use files::{FilesError, folder, write, write_comparison, write_histogram};
+pub use files::{FilesError, folder, write, write_comparison, write_histogram, write_page};
 pub use lines::{Line, json_lines, lines};
 pub use page::html;
 pub use table::{limit, run as run_table};

@@ -43,7 +43,8 @@ pub fn html(records: &[&RunRecord]) -> Result<String, PlotError> {
     page.push_str(&plot::svg(records)?);
     if let Some(picture) = references::svg(records)? {
         let note = "Hollow dots: a profile was fitted to this value.";
-        let _ = write!(page, "\n<h2>Beside what was published</h2>\n{picture}\n<p class=\"note\">{note}</p>\n");
+        let theirs = table::references_are(first);
+        let _ = write!(page, "\n<h2>Beside what was {theirs}</h2>\n{picture}\n<p class=\"note\">{note}</p>\n");
     }
     for record in records {
         let _ =

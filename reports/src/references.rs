@@ -7,6 +7,7 @@ use scenarios::record::{Comparison, RunRecord};
 
 use crate::canvas::{GREY, INK, PlotError, RULE, SYSTEMS, style, text};
 use crate::number::{percent, plain};
+use crate::table::references_are;
 
 const WIDTH: i32 = 1080;
 const MARGIN: i32 = 24;
@@ -17,7 +18,7 @@ const HEADER: i32 = 40;
 const FOOTER: i32 = 12;
 /// The axis reaches from a tenth of the published value to ten times it; what lies beyond is drawn at its end.
 const RATIOS: [(f64, &str); 7] =
-    [(0.1, "1/10"), (0.2, "1/5"), (0.5, "1/2"), (1.0, "published"), (2.0, "2 x"), (5.0, "5 x"), (10.0, "10 x")];
+    [(0.1, "1/10"), (0.2, "1/5"), (0.5, "1/2"), (1.0, ""), (2.0, "2 x"), (5.0, "5 x"), (10.0, "10 x")];
 
 /// `None` where nothing was published. Records of one scenario; those of one system differ by their seed alone.
 pub(crate) fn svg(records: &[&RunRecord]) -> Result<Option<String>, PlotError> {
@@ -43,7 +44,9 @@ pub(crate) fn svg(records: &[&RunRecord]) -> Result<Option<String>, PlotError> {
     {
         let root = SVGBackend::with_string(&mut picture, (WIDTH as u32, height as u32)).into_drawing_area();
         root.fill(&WHITE)?;
+        let theirs = records.first().map_or("published", |first| references_are(first));
         for (ratio, label) in RATIOS {
+            let label = if ratio == 1.0 { theirs } else { label };
             let x = x(ratio);
             let centred = style(12, GREY).pos(Pos::new(HPos::Center, VPos::Top));
             text(&root, (x, 12), label, centred)?;

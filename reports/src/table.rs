@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use hwprofiles::Standing;
 use scenarios::record::{Kind, PhaseRecord, RunRecord, Timing};
 
 use crate::number::{grouped, percent, plain, scale, time};
@@ -49,12 +50,19 @@ fn phases(record: &RunRecord) -> String {
     columns(&rows, &[0, 10])
 }
 
+/// How the values that a record is held against came to be: somebody's report, unless all were measured.
+pub(crate) fn references_are(record: &RunRecord) -> &'static str {
+    let measured = record.references.iter().all(|reference| reference.source == Standing::Measured);
+    if measured { "measured" } else { "published" }
+}
+
 fn references(record: &RunRecord) -> String {
     let ours = match record.kind {
         Kind::Simulated => "simulated",
         Kind::Real => "measured here",
     };
-    let mut rows = vec![["phase", "metric", "published", ours, "error", ""].map(str::to_string).to_vec()];
+    let theirs = references_are(record);
+    let mut rows = vec![["phase", "metric", theirs, ours, "error", ""].map(str::to_string).to_vec()];
     for r in &record.references {
         let value = |v: f64| format!("{} {}", plain(v), r.unit);
         rows.push(vec![

@@ -18,14 +18,16 @@ mod metric;
 pub mod model;
 pub mod record;
 pub mod reported;
+mod run;
 pub mod scale;
 pub mod stress;
 mod workload;
 
 pub use explanation::{Explanation, On, Timeline, Wait};
 pub use latency::{Interval, LatencySummary, Recorder, Side};
-pub use load::{Experiment, PhasePlan, Run};
+pub use load::Experiment;
 pub use metric::Metric;
 pub use record::{CheckResult, Comparison, Kind, PhaseRecord, Resource, RunRecord, Timing};
+pub use run::{PhasePlan, Run};
 pub use scale::Scale;
 pub use workload::{Arrival, Consistency, Mix, Operation, Row, Workload};

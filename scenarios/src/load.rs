@@ -7,16 +7,13 @@ use std::path::Path;
 use std::{fs, io};
 
 use hwprofiles::document::{Document, DocumentError};
-use hwprofiles::quantity::Quantity;
-use hwprofiles::{Disk, Family, Instance, MemoryPlan, Network, Profiles, System, UnknownProfile, nearest};
+use hwprofiles::{Disk, Family, Figure, Instance, Profiles, Standing, System, UnknownProfile, nearest};
 
-use crate::client::{PhaseShare, SharedPhase, TableSpec};
 use crate::generate::Keys;
-use crate::latency::Side;
-use crate::model::{Checks, Fault, Footprint, Meanwhile, PerLoader, Phase, Quiesce, Reference, Scenario, Search, Ycsb};
-use crate::scale::Scale;
+use crate::model::{CommitlogSync, Meanwhile, PerLoader, Phase, Scenario, Ycsb};
+use crate::run::{PhasePlan, Run};
 use crate::stress;
-use crate::workload::{Arrival, Consistency, Mix, Row, Workload};
+use crate::workload::{Arrival, CONNECTIONS_PER_HOST, Consistency, Row, Workload};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -28,137 +25,6 @@ pub struct Experiment {
     pub scenario: Scenario,
     pub document: Document,
     pub runs: Vec<Run>,
-}
-
-/// One system under one scenario, all names resolved.
-#[derive(Clone, Debug)]
-pub struct Run {
-    pub scenario: String,
-    pub about: String,
-    pub bench: Option<String>,
-    pub system: System,
-    /// The system's name in results.
-    pub reported_as: String,
-    pub instance: Instance,
-    pub nodes: u32,
-    pub data_disk: Disk,
-    /// `None`: on the data disk.
-    pub commitlog_disk: Option<Disk>,
-    pub network: Network,
-    pub loader_system: System,
-    pub loader_instance: Instance,
-    pub loader_nodes: u32,
-    pub keyspace: String,
-    pub replication_factor: u32,
-    pub row: Row,
-    /// A class; the server's default if absent.
-    pub compaction: Option<String>,
-    pub seed: u64,
-    pub scale: Scale,
-    pub phases: Vec<PhasePlan>,
-    pub faults: Vec<Fault>,
-    pub checks: Checks,
-    /// Those of this system.
-    pub references: Vec<Reference>,
-}
-
-impl Run {
-    /// Shards of one server and of one loader.
-    pub fn shards(&self) -> (u32, u32) {
-        let on = |system: &System, instance: &Instance| system.threading.shards(instance.vcpus.u64()) as u32;
-        (on(&self.system, &self.instance), on(&self.loader_system, &self.loader_instance))
-    }
-
-    pub fn table(&self) -> TableSpec {
-        let row = self.phases.iter().find_map(|p| p.workloads.first()).map_or(self.row, |w| w.row);
-        let mixes = self.phases.iter().flat_map(|p| &p.workloads).map(|w| w.mix);
-        TableSpec {
-            compaction: self.compaction.clone(),
-            has_parts: mixes.into_iter().any(|mix| mix.update + mix.scan + mix.read_modify_write > 0),
-            ..TableSpec::new(&self.keyspace, self.replication_factor, row)
-        }
-    }
-
-    /// Memory of one server, scaled.
-    pub fn memory(&self) -> MemoryPlan {
-        let full = match &self.system.memory {
-            Some(memory) => memory.plan(self.instance.ram.u64()),
-            None => MemoryPlan::default(),
-        };
-        let part = |bytes| self.scale.amount(bytes);
-        MemoryPlan {
-            engine: part(full.engine),
-            memtable: part(full.memtable),
-            row_cache: part(full.row_cache),
-            page_cache: part(full.page_cache),
-        }
-    }
-
-    /// The parts of phase `phase` that the shards of loader `loader` (from 0) run; empty if it takes no part.
-    pub fn shares(&self, phase: usize, loader: usize) -> Vec<PhaseShare> {
-        self.shares_at(phase, loader, 0, None)
-    }
-
-    /// The same for step `step` of a search: at `rate` operations a second of all loaders together.
-    pub fn shares_at(&self, phase: usize, loader: usize, step: u64, rate: Option<f64>) -> Vec<PhaseShare> {
-        let plan = &self.phases[phase];
-        let Some(workload) = plan.workloads.iter().chain(&plan.background).nth(loader) else { return Vec::new() };
-        let mut workload = workload.clone();
-        if let Some(rate) = rate {
-            let rate = Quantity::new(rate / plan.workloads.len() as f64);
-            workload.arrival = Arrival::Open { threads: workload.arrival.threads(), rate };
-        }
-        let shared = SharedPhase::new(workload).of_loader(loader as u64, plan.workloads.len() as u64);
-        let shards = self.shards().1;
-        let place = step * self.phases.len() as u64 + phase as u64;
-        let of_loader = (place * u64::from(self.loader_nodes) + loader as u64) * u64::from(shards);
-        (0..shards)
-            .map(|shard| PhaseShare {
-                shared: shared.clone(),
-                shard,
-                shards,
-                seed: self.seed,
-                stream: of_loader + u64::from(shard),
-                warmup_ns: plan.warmup_ns,
-            })
-            .collect()
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct PhasePlan {
-    pub name: String,
-    /// One for each loader that takes part, already scaled.
-    pub workloads: Vec<Workload>,
-    /// What the next loader does meanwhile, unmeasured.
-    pub background: Option<Workload>,
-    /// Beginning of the phase that is not measured.
-    pub warmup_ns: u64,
-    pub quiesce: Quiesce,
-    pub search: Option<Search>,
-    pub footprint: Option<Footprint>,
-    pub meanwhile: Option<Meanwhile>,
-    pub major_compaction_after: bool,
-}
-
-impl PhasePlan {
-    /// The names under which the phase reports: its own, or one for each side of a search, and that side.
-    pub fn reported(&self) -> Vec<(String, Option<Side>)> {
-        let Some(mix) = self.search.and(self.workloads.first()).map(|workload| workload.mix) else {
-            return vec![(self.name.clone(), None)];
-        };
-        reported(&self.name, mix)
-    }
-}
-
-fn reported(name: &str, mix: Mix) -> Vec<(String, Option<Side>)> {
-    match mix.has_sides() {
-        [true, true] => [("write", Side::Write), ("read", Side::Read)]
-            .map(|(side, s)| (format!("{name}-{side}-slo"), Some(s)))
-            .into(),
-        [true, false] => vec![(name.to_string(), Some(Side::Write))],
-        _ => vec![(name.to_string(), Some(Side::Read))],
-    }
 }
 
 /// Names of the scenarios that the binary carries.
@@ -237,10 +103,8 @@ impl<'a> Reader<'a> {
             about: scenario.about.clone(),
             bench: scenario.bench.clone(),
             reported_as: cluster.reported_as.clone().unwrap_or_else(|| system.name.clone()),
-            system: match cluster.unthrottled {
-                true => System { throttles: Default::default(), ..system.clone() },
-                false => system.clone(),
-            },
+            system: self.told(system),
+            settings: cluster.settings,
             instance: instance.clone(),
             nodes: cluster.nodes,
             data_disk: data_disk.clone(),
@@ -266,6 +130,28 @@ impl<'a> Reader<'a> {
                 .collect(),
         });
         Ok(runs.collect())
+    }
+
+    /// The system with what the scenario tells it.
+    fn told(&self, system: &System) -> System {
+        let cluster = &self.scenario.cluster;
+        let source = "the scenario's settings";
+        let mut system = system.clone();
+        if cluster.unthrottled {
+            system.throttles = Default::default();
+        }
+        if let (Some(commitlog), Some(sync)) = (&mut system.commitlog, cluster.settings.commitlog_sync) {
+            commitlog.sync = match sync {
+                CommitlogSync::Batch {} => hwprofiles::CommitlogSync::Batch,
+                CommitlogSync::Periodic(every) => {
+                    hwprofiles::CommitlogSync::Periodic(Figure::new(every.f64(), Standing::Assumed, source))
+                }
+            };
+        }
+        if let Some(busy_poll) = cluster.settings.busy_poll {
+            system.busy_poll = Some(Figure::new(busy_poll.f64(), Standing::Assumed, source));
+        }
+        system
     }
 
     fn systems(&self) -> Result<Vec<&'a System>> {
@@ -592,7 +478,7 @@ impl<'a> Reader<'a> {
             operations: phase.operations,
             duration_ns: phase.duration.map(|d| d.u64()),
             row: self.scenario.schema.row.unwrap_or(Row::STRESS_DEFAULT),
-            connections_per_host: 8,
+            connections_per_host: CONNECTIONS_PER_HOST,
         })
     }
 
@@ -720,6 +606,9 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::PhaseShare;
+    use crate::model::Quiesce;
+    use crate::workload::Mix;
 
     fn experiment(name: &str) -> Experiment {
         read(&find(name).unwrap(), &Profiles::embedded()).unwrap()

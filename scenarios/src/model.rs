@@ -1,7 +1,7 @@
 //! A scenario file as it is written. What it means is checked by [`crate::load`].
 
 use hwprofiles::Standing;
-use hwprofiles::quantity::{Duration, Quantity, Rate, Size};
+use hwprofiles::quantity::{Duration, Quantity, Rate, Ratio, Size};
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -33,6 +33,9 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     #[serde(default)]
     pub checks: Checks,
+    /// How far the simulation may be off when `orrery validate` holds it against real servers.
+    #[serde(default)]
+    pub budget: Budget,
     /// Published results to hold the run against. Never feeds calibration, unless `fitted` says that it did.
     #[serde(default)]
     pub reference: Vec<Reference>,
@@ -71,6 +74,38 @@ pub struct Cluster {
     /// The system's name in results, where it is not the profile's.
     #[serde(default)]
     pub reported_as: Option<String>,
+    #[serde(default)]
+    pub settings: Settings,
+}
+
+/// What each node is told, where it is not what follows from the instance and the system's profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Memory for memtables.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub memtable: Option<Size>,
+    /// Memory for cached rows and blocks of SSTables.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub cache: Option<Size>,
+    /// `{batch: {}}`, or `{periodic: TIME}`.
+    #[serde(default)]
+    pub commitlog_sync: Option<CommitlogSync>,
+    /// How long an idle shard looks for work before it sleeps.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub busy_poll: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum CommitlogSync {
+    /// A write waits until it is durable.
+    Batch {},
+    /// A write waits for nothing; at most this much is lost.
+    Periodic(#[schemars(with = "String")] Duration),
 }
 
 impl Cluster {
@@ -415,6 +450,37 @@ pub struct Pause {
 pub struct Checks {
     #[serde(default)]
     pub slo: Vec<Slo>,
+}
+
+/// Relative errors, of the measured value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Budget {
+    #[schemars(with = "String")]
+    pub throughput: Quantity<Ratio>,
+    /// Of the median latency.
+    #[schemars(with = "String")]
+    pub p50: Quantity<Ratio>,
+    #[schemars(with = "String")]
+    pub p99: Quantity<Ratio>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { throughput: Quantity::new(0.10), p50: Quantity::new(0.15), p99: Quantity::new(0.25) }
+    }
+}
+
+impl Budget {
+    /// What it grants a metric; `None` where it names none.
+    pub fn of(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Throughput => Some(self.throughput.f64()),
+            Metric::LatencyP50 => Some(self.p50.f64()),
+            Metric::LatencyP99 => Some(self.p99.f64()),
+            _ => None,
+        }
+    }
 }
 
 /// A bound that the run has to keep.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::explanation::Explanation;
 use crate::latency::{Interval, LatencySummary, Recorded};
-use crate::load::Run;
 use crate::metric::Metric;
 use crate::model::{Reference, Slo};
+use crate::run::Run;
 
 pub const FORMAT: u32 = 1;
 

@@ -12,7 +12,7 @@ use hwprofiles::nearest;
 use hwprofiles::quantity::{Quantity, Rate, Time};
 
 use crate::generate::Keys;
-use crate::workload::{Arrival, Consistency, Mix, Row, Workload};
+use crate::workload::{Arrival, CONNECTIONS_PER_HOST, Consistency, Mix, Row, Workload};
 
 /// A mistake in a command line; `at` is the byte range of the offending part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -190,7 +190,7 @@ impl Reading {
             limit: None,
             fixed: None,
             replication_factor: None,
-            connections_per_host: 8,
+            connections_per_host: CONNECTIONS_PER_HOST,
             row: Row::STRESS_DEFAULT,
         })
     }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::generate::Keys;
 
+/// Default of cassandra-stress: `-mode native cql3 connectionsPerHost=8`.
+pub const CONNECTIONS_PER_HOST: u32 = 8;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     pub mix: Mix,

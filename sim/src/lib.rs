@@ -46,7 +46,9 @@ pub use self::cluster::Cluster;
 pub use cpu::{ContentionModel, CpuModel, SiblingModel};
 pub use host::{BootContext, Crash, HostCounters, HostId};
 pub use latency::Latency;
-pub use model::{HostModel, INTERRUPT_WORK, InterruptModel, NetworkModel, NicModel, OldModel, PauseModel};
+pub use model::{
+    DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, NetworkModel, NicModel, OldModel, PauseModel,
+};
 pub use nic::links::LinkFault;
 pub use random::{Generator, Stream};
 pub use shell::{Divergence, Outcome, run, run_twice};

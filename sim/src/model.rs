@@ -52,6 +52,39 @@ pub struct OldModel {
     pub pause: Latency,
 }
 
+/// From the last look for work until the processor sleeps: the way into the kernel and its idle loop, assumed.
+const FALLING_ASLEEP_NS: u64 = 2_000;
+
+/// What an idle processor does, and what it takes to wake it.
+#[derive(Clone, Debug, Default)]
+pub struct IdleModel {
+    /// It looks for work for so long before it sleeps.
+    pub busy_poll_ns: u64,
+    /// From what wakes it until it works; `None`: no time.
+    pub wake: Option<Latency>,
+    /// It dozes so long before it sleeps, and then takes so long.
+    pub doze: Option<DozeModel>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct DozeModel {
+    pub lasts_ns: u64,
+    pub wake_ns: u64,
+}
+
+impl IdleModel {
+    /// What it takes to wake a processor that has had no work for `idle_ns`: nothing where it is awake still.
+    #[inline]
+    pub(crate) fn wake_ns(&self, idle_ns: u64, random: impl FnOnce() -> u64) -> u64 {
+        let Some(wake) = &self.wake else { return 0 };
+        let Some(slept_ns) = idle_ns.checked_sub(self.busy_poll_ns + FALLING_ASLEEP_NS) else { return 0 };
+        match self.doze {
+            Some(doze) if slept_ns < doze.lasts_ns => doze.wake_ns,
+            _ => wake.sample(random()),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct HostModel {
     pub name: String,
@@ -59,6 +92,9 @@ pub struct HostModel {
     /// Virtual CPUs under each shard: 1, or the size of a pool of threads that one shard stands for.
     pub cpus_per_shard: usize,
     pub cpu: CpuModel,
+    pub idle: IdleModel,
+    /// How long a shard runs before it hands over what its tasks sent and takes what came; `None`: both happen at once.
+    pub turn_ns: Option<u64>,
     pub nic: NicModel,
     pub interrupts: Option<InterruptModel>,
     /// Mount point and disk; "/" first. Files elsewhere lie on the first.
@@ -101,6 +137,8 @@ impl HostModel {
             shards,
             cpus_per_shard: 1,
             cpu: CpuModel::polls_only(200),
+            idle: IdleModel::default(),
+            turn_ns: None,
             nic: NicModel::gigabits(10.0),
             interrupts: None,
             disks: vec![("/".into(), DiskModel::fast("fast"))],
@@ -139,6 +177,7 @@ impl HostModel {
             Threading::ShardPerCore { interrupt_cpus } => interrupt_cpus.u64(),
             Threading::Pool { .. } => 0,
         };
+        let is_pool = matches!(system.threading, Threading::Pool { .. });
         let files = system.page_cache.as_ref();
         let has_interrupt_cost = interrupt.fixed_ns > 0.0 || interrupt.ns_per_byte > 0.0;
         Self {
@@ -146,6 +185,16 @@ impl HostModel {
             shards: system.threading.shards(vcpus) as usize,
             cpus_per_shard: system.threading.cpus_per_shard(vcpus) as usize,
             cpu: CpuModel::from_profiles(instance, system),
+            idle: IdleModel {
+                busy_poll_ns: system.busy_poll.as_ref().map_or(0, |time| time.u64()),
+                wake: instance.wake.as_ref().and_then(|wake| Some(Latency::from_sampler(&wake.sampler()?, 1))),
+                doze: instance
+                    .doze
+                    .as_ref()
+                    .map(|doze| DozeModel { lasts_ns: doze.lasts.u64(), wake_ns: doze.wake.u64() }),
+            },
+            // A pool's threads each hand over what they did.
+            turn_ns: system.turn.as_ref().filter(|_| !is_pool).map(|turn| turn.u64()),
             nic: NicModel {
                 base: instance.nic.base.f64(),
                 burst: instance.nic.burst.f64(),

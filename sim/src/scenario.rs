@@ -27,8 +27,6 @@ use crate::cluster::{self, Cluster, address};
 use crate::usage::{self, Watch};
 use crate::{HostCounters, HostId, HostModel, NetworkModel, Settings, World};
 
-/// Default of cassandra-stress: `-mode native cql3 connectionsPerHost=8`.
-const CONNECTIONS_PER_HOST: u32 = 8;
 /// How long loaders try a node that does not answer, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// No phase of a scaled run comes near; one that does has hung.
@@ -141,12 +139,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn boot_loaders(&self) {
-        let target = Rc::new(Target {
-            nodes: self.cluster.native_addrs(),
-            table: self.run.table(),
-            connections_per_host: CONNECTIONS_PER_HOST,
-            patience: PATIENCE,
-        });
+        let target = Rc::new(self.run.target(self.cluster.native_addrs(), PATIENCE));
         let schema_made = Rc::new(Cell::new(false));
         *self.board.shares.borrow_mut() = vec![vec![None; self.run.shards().1 as usize]; self.loaders.len()];
         for (loader, &host) in self.loaders.iter().enumerate() {
@@ -414,8 +407,8 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// What all nodes have in common; the cluster gives addresses and folders.
-fn node_config(run: &Run) -> NodeConfig {
+/// What all nodes have in common, real ones too; the cluster gives addresses and folders.
+pub fn node_config(run: &Run) -> NodeConfig {
     let memory = run.memory();
     let mut config = NodeConfig::single(address(0), cluster::DATA_DIR);
     config.cluster_name = run.scenario.clone();

@@ -78,6 +78,13 @@ pub(crate) struct Seat {
     in_flight: RefCell<Vec<InFlight>>,
     inbox: RefCell<VecDeque<Message>>,
     random: RefCell<Generator>,
+    wake_random: RefCell<Generator>,
+    /// Of a shard that works in turns: what it sent in this one, and where something came for its receives.
+    outgoing: RefCell<Vec<Sent>>,
+    has_submitted: Cell<bool>,
+    /// For the run that begins next.
+    was_woken: Cell<bool>,
+    arrivals: RefCell<Vec<(ConnectionId, Side)>>,
     polls: Cell<u64>,
     /// Time that tasks of each group could have run and did not, all together, in ns.
     waited_ns: [Cell<u64>; Group::COUNT],
@@ -85,6 +92,14 @@ pub(crate) struct Seat {
     pub contended_ns: Cell<u64>,
     /// Present where the shard has several CPUs.
     pub pool: Option<RefCell<Pool>>,
+}
+
+/// Bytes that a connection has taken and not yet put on the wire.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    pub connection: ConnectionId,
+    pub side: Side,
+    pub bytes: u32,
 }
 
 fn to_io(result: Result<u64, Errno>) -> io::Result<u64> {
@@ -116,6 +131,15 @@ impl Seat {
             in_flight: RefCell::new(Vec::new()),
             inbox: RefCell::new(VecDeque::new()),
             random: RefCell::new(Generator::stream(world.seed(), Stream::Scheduling, &parts)),
+            wake_random: RefCell::new(Generator::stream(
+                world.seed(),
+                Stream::Scheduling,
+                &[parts[0], parts[1], parts[2], 1],
+            )),
+            outgoing: RefCell::default(),
+            has_submitted: Cell::new(false),
+            was_woken: Cell::new(false),
+            arrivals: RefCell::default(),
             polls: Cell::new(0),
             waited_ns: Default::default(),
             contended_ns: Cell::new(0),
@@ -180,6 +204,47 @@ impl Seat {
         self.pace.set(pace);
     }
 
+    pub fn works_in_turns(&self) -> bool {
+        self.host.model.turn_ns.is_some()
+    }
+
+    /// For the end of the turn.
+    pub fn add_outgoing(&self, sent: Sent) {
+        self.outgoing.borrow_mut().push(sent);
+    }
+
+    fn has_outgoing(&self) -> bool {
+        !self.outgoing.borrow().is_empty()
+    }
+
+    pub fn take_outgoing(&self) -> Vec<Sent> {
+        std::mem::take(&mut *self.outgoing.borrow_mut())
+    }
+
+    /// For the beginning of the next turn.
+    pub fn add_arrival(&self, connection: ConnectionId, side: Side) {
+        self.arrivals.borrow_mut().push((connection, side));
+    }
+
+    pub fn take_arrivals(&self) -> Vec<(ConnectionId, Side)> {
+        std::mem::take(&mut *self.arrivals.borrow_mut())
+    }
+
+    /// When work that comes at `now` begins: behind what the CPU does, or when it has been woken. A CPU that wakes is
+    /// as good as busy until then.
+    #[inline]
+    pub fn begins_at(&self, now: u64) -> u64 {
+        let free_at = self.cpu_free_at.get();
+        if free_at >= now {
+            return free_at;
+        }
+        let random = || self.wake_random.borrow_mut().next_u64();
+        let begins_at = now + self.host.model.idle.wake_ns(now - free_at, random);
+        self.was_woken.set(begins_at > now);
+        self.cpu_free_at.set(begins_at);
+        begins_at
+    }
+
     /// Its CPU works, or will at once.
     pub fn is_busy(&self, now: u64) -> bool {
         self.cpu_free_at.get() > now || self.is_ready.get() || self.run_at.get() != NEVER
@@ -222,6 +287,9 @@ impl Seat {
     /// Runs the shard from the world's time on, for about `quantum_ns`. Gives the CPU used and whether more is to do.
     pub fn run(&self, shard: &Shard, now: u64, quantum_ns: u64) -> (u64, bool) {
         self.begin_run(now);
+        if self.was_woken.take() {
+            self.charge(Work::Wake, 0);
+        }
         shard.fire_timers(now);
         self.deliver_messages(shard);
         let runnable = Group::ALL.map(|group| shard.runnable(group) as u64);
@@ -240,6 +308,13 @@ impl Seat {
             self.deliver_done(shard);
             let used = self.used_in_run_ns();
             let more = shard.has_work();
+            // A turn ends when nothing was ready any more: what its operations' ends make ready is the next one's.
+            if self.works_in_turns() {
+                if self.has_submitted.take() {
+                    self.charge(Work::Turn, 0);
+                }
+                return (self.used_in_run_ns(), more);
+            }
             if !more || used >= quantum_ns {
                 return (used, more);
             }
@@ -333,7 +408,8 @@ impl Backend for Seat {
         self.random.borrow_mut().next_u64()
     }
 
-    fn submit(&self, _shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+        self.has_submitted.set(true);
         let waiter = Waiter { seat: self.id, slot };
         let at = self.local_now();
         let world = &*self.world;
@@ -345,6 +421,11 @@ impl Backend for Seat {
             Op::Send { fd, skip } => {
                 let bytes = &buf.expect("a send has a buffer")[*skip as usize..];
                 world.send(waiter, &self.host, at, *fd, bytes)
+            }
+            // What was sent before leaves before the stream's end.
+            Op::Shutdown { .. } | Op::Close { .. } if self.has_outgoing() => {
+                world.send_off(self, at);
+                return self.submit(shard, slot, op, buf);
             }
             Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),
             Op::Close { fd, .. } => world.close(&self.host, at, *fd).map(Submitted::Done),
@@ -418,6 +499,8 @@ impl Backend for Seat {
         }
         self.deliver_done(shard);
         self.inbox.borrow_mut().clear();
+        self.outgoing.borrow_mut().clear();
+        self.arrivals.borrow_mut().clear();
     }
 }
 

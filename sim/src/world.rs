@@ -247,14 +247,14 @@ impl World {
         if seat.is_ready.get() || seat.run_at.get() != NEVER {
             return;
         }
-        let free_at = seat.cpu_free_at.get();
         // A pool finds out itself whether a CPU is free.
-        if free_at <= self.now.get() || seat.pool.is_some() {
+        let begins_at = if seat.pool.is_some() { 0 } else { seat.begins_at(self.now.get()) };
+        if begins_at <= self.now.get() {
             seat.is_ready.set(true);
             self.ready.borrow_mut().push_back(seat.id);
         } else {
-            seat.run_at.set(free_at);
-            self.schedule(free_at, Event::Run { seat: seat.id });
+            seat.run_at.set(begins_at);
+            self.schedule(begins_at, Event::Run { seat: seat.id });
         }
     }
 
@@ -318,8 +318,14 @@ impl World {
                 continue;
             }
             seat.set_pace(seat.host.pace(&seat, now));
-            let (used_ns, more) = seat.run(&shard, now, self.settings.quantum_ns);
+            // What it takes makes tasks ready for this run, not for another.
+            seat.is_ready.set(true);
+            self.take_arrivals(&seat);
+            seat.is_ready.set(false);
+            let quantum_ns = seat.host.model.turn_ns.unwrap_or(self.settings.quantum_ns);
+            let (used_ns, more) = seat.run(&shard, now, quantum_ns);
             seat.cpu_free_at.set(now + used_ns);
+            self.send_off(&seat, now + used_ns);
             self.trace.note("cpu", used_ns);
             self.collect_garbage(&seat.host, now + used_ns);
             if !seat.is_armed.get() {

@@ -1,15 +1,11 @@
 //! The admin API of a node, asked over HTTP: one request a connection.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
 
+use ::validate::http;
 use serde_json::Value;
 
 use crate::exit::{Code, Failure};
-
-/// To connect; an answer may take as long as what was asked.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 pub struct Api {
     address: SocketAddr,
@@ -55,22 +51,12 @@ impl Api {
         for (at, (key, value)) in parameters.iter().enumerate() {
             target += &format!("{}{key}={}", if at == 0 { "?" } else { "&" }, encoded(value));
         }
-        let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_MAX).map_err(unreachable)?;
-        let head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-            self.address
-        );
-        stream.write_all(head.as_bytes()).map_err(unreachable)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).map_err(unreachable)?;
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split_ascii_whitespace().nth(1).unwrap_or("");
-        let value = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_str::<Value>(body) };
+        let http::Answer { status, body } = http::ask(self.address, method, &target).map_err(unreachable)?;
+        let value = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_str::<Value>(&body) };
         match value {
             Ok(value) if status == "200" => Ok(value),
             Ok(value) => {
-                let message = value["message"].as_str().unwrap_or(status);
+                let message = value["message"].as_str().unwrap_or(&status);
                 Err(Failure::unexpected(format!("{method} {path}: {message}")))
             }
             Err(error) => Err(Failure::unexpected(format!("{method} {path} is answered with no JSON: {error}"))),

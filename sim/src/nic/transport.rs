@@ -6,7 +6,7 @@ use super::connection::{Connection, Phase, WINDOW_BYTES};
 use crate::disk::tree::Errno;
 use crate::host::{Descriptor, Host};
 use crate::kernel::event::{ConnectionId, Event, Side};
-use crate::seat::{Submitted, Waiter, Waits};
+use crate::seat::{Seat, Sent, Submitted, Waiter, Waits};
 use crate::world::World;
 
 /// Linux's least retransmission time-out; it doubles with every attempt, up to two minutes, `tcp_retries2` 15 times.
@@ -24,8 +24,15 @@ impl World {
 
     pub(crate) fn send(&self, waiter: Waiter, host: &Host, at: u64, fd: Fd, bytes: &[u8]) -> Result<Submitted, Errno> {
         let (id, side) = self.connection_of(host, fd)?;
-        match self.push_bytes(id, side, at, bytes)? {
-            Some(taken) => Ok(Submitted::Done(taken)),
+        match self.push_bytes(id, side, bytes)? {
+            Some(0) => Ok(Submitted::Done(0)),
+            Some(taken) => {
+                match self.seat(waiter.seat).filter(|seat| seat.works_in_turns()) {
+                    None => self.transmit(id, side, at, taken as u32),
+                    Some(seat) => seat.add_outgoing(Sent { connection: id, side, bytes: taken as u32 }),
+                }
+                Ok(Submitted::Done(taken))
+            }
             None => {
                 let mut network = self.network();
                 let network = &mut *network;
@@ -42,8 +49,25 @@ impl World {
         }
     }
 
-    /// Takes what the window has room for and sends it on its way. `None`: no room.
-    fn push_bytes(&self, id: ConnectionId, side: Side, at: u64, bytes: &[u8]) -> Result<Option<u64>, Errno> {
+    /// What the shard has sent in the turn that ends at `at` leaves.
+    pub(crate) fn send_off(&self, seat: &Seat, at: u64) {
+        for Sent { connection, side, bytes } in seat.take_outgoing() {
+            self.transmit(connection, side, at, bytes);
+        }
+    }
+
+    /// The shard takes what came for its receives since its last turn.
+    pub(crate) fn take_arrivals(&self, seat: &Seat) {
+        for (id, side) in seat.take_arrivals() {
+            let mut network = self.network();
+            if let Some(connection) = network.connection(id) {
+                self.hand_over(connection, id, side);
+            }
+        }
+    }
+
+    /// Takes what the window has room for, to be sent. `None`: no room.
+    fn push_bytes(&self, id: ConnectionId, side: Side, bytes: &[u8]) -> Result<Option<u64>, Errno> {
         let mut network = self.network();
         let connection = network.connection(id).ok_or(Errno(libc::EPIPE))?;
         if connection.peek(side).reset || connection.peek(side).write_shut {
@@ -68,7 +92,6 @@ impl World {
         if self.hashes_contents() {
             self.trace().note("sent", crate::kernel::trace::digest(&bytes[..taken]));
         }
-        self.transmit(id, side, at, taken as u32);
         Ok(Some(taken as u64))
     }
 
@@ -225,6 +248,21 @@ impl World {
             return;
         }
         end.arrived = (end.arrived + bytes as usize).min(end.incoming.len());
+        match end.receivers.front().and_then(|waiter| self.seat(waiter.seat)).filter(|seat| seat.works_in_turns()) {
+            None => self.hand_over(connection, id, side),
+            Some(seat) => {
+                seat.add_arrival(id, side);
+                self.make_ready(&seat);
+            }
+        }
+    }
+
+    /// Gives what has arrived at `side` to who waits for it.
+    fn hand_over(&self, connection: &mut Connection, id: ConnectionId, side: Side) {
+        let end = connection.end(side);
+        if end.arrived == 0 {
+            return;
+        }
         let Some(waiter) = end.receivers.pop_front() else { return };
         let Some((seat, shard)) = self.seat_and_shard(waiter.seat) else { return };
         let mut taken = 0;
@@ -276,8 +314,11 @@ impl World {
                     let (reactor::Op::Send { skip, .. }, Some(buf)) = (op, buf) else {
                         return Err(Errno(libc::EFAULT));
                     };
-                    let taken = self.push_bytes(id, side, self.now(), &buf[*skip as usize..])?;
-                    Ok(taken.unwrap_or(0))
+                    let taken = self.push_bytes(id, side, &buf[*skip as usize..])?.unwrap_or(0);
+                    if taken > 0 {
+                        self.transmit(id, side, self.now(), taken as u32);
+                    }
+                    Ok(taken)
                 });
                 self.make_ready(&seat);
             }
@@ -360,6 +401,9 @@ impl World {
             connection.scheduled += 1;
             return self.schedule(at, Event::Fin { side, connection: id });
         }
+        // What came before the end is taken before it.
+        self.hand_over(connection, id, side);
+        let end = connection.end(side);
         end.fin = true;
         let receivers = std::mem::take(&mut end.receivers);
         drop(network);

@@ -1,0 +1,163 @@
+//! What can be run: one system under one scenario, with its phases scaled and dealt out to loaders.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hwprofiles::quantity::{Quantity, Size};
+use hwprofiles::{Disk, Instance, MemoryPlan, Network, System};
+
+use crate::client::{PhaseShare, SharedPhase, TableSpec, Target};
+use crate::latency::Side;
+use crate::model::{Checks, Fault, Footprint, Meanwhile, Quiesce, Reference, Search, Settings};
+use crate::scale::Scale;
+use crate::workload::{Arrival, CONNECTIONS_PER_HOST, Mix, Row, Workload};
+
+/// One system under one scenario, all names resolved.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub scenario: String,
+    pub about: String,
+    pub bench: Option<String>,
+    pub system: System,
+    /// The system's name in results.
+    pub reported_as: String,
+    pub instance: Instance,
+    pub nodes: u32,
+    /// What the scenario tells the nodes itself. All but the memory is in `system` already.
+    pub settings: Settings,
+    pub data_disk: Disk,
+    /// `None`: on the data disk.
+    pub commitlog_disk: Option<Disk>,
+    pub network: Network,
+    pub loader_system: System,
+    pub loader_instance: Instance,
+    pub loader_nodes: u32,
+    pub keyspace: String,
+    pub replication_factor: u32,
+    pub row: Row,
+    /// A class; the server's default if absent.
+    pub compaction: Option<String>,
+    pub seed: u64,
+    pub scale: Scale,
+    pub phases: Vec<PhasePlan>,
+    pub faults: Vec<Fault>,
+    pub checks: Checks,
+    /// Those of this system.
+    pub references: Vec<Reference>,
+}
+
+impl Run {
+    /// Shards of one server and of one loader.
+    pub fn shards(&self) -> (u32, u32) {
+        let on = |system: &System, instance: &Instance| system.threading.shards(instance.vcpus.u64()) as u32;
+        (on(&self.system, &self.instance), on(&self.loader_system, &self.loader_instance))
+    }
+
+    pub fn table(&self) -> TableSpec {
+        let row = self.phases.iter().find_map(|p| p.workloads.first()).map_or(self.row, |w| w.row);
+        let mixes = self.phases.iter().flat_map(|p| &p.workloads).map(|w| w.mix);
+        TableSpec {
+            compaction: self.compaction.clone(),
+            has_parts: mixes.into_iter().any(|mix| mix.update + mix.scan + mix.read_modify_write > 0),
+            ..TableSpec::new(&self.keyspace, self.replication_factor, row)
+        }
+    }
+
+    /// Lets phases that time ends be measured for `measured_ns`, behind their warm-up.
+    pub fn measure_for(&mut self, measured_ns: u64) {
+        for plan in &mut self.phases {
+            let whole_ns = plan.warmup_ns + measured_ns;
+            let timed = plan.workloads.iter_mut().chain(&mut plan.background).map(|load| &mut load.duration_ns);
+            timed.filter(|duration| duration.is_some()).for_each(|duration| *duration = Some(whole_ns));
+        }
+    }
+
+    /// What its loaders connect to.
+    pub fn target(&self, nodes: Vec<SocketAddr>, patience: Duration) -> Target {
+        let first = self.phases.iter().find_map(|phase| phase.workloads.first());
+        let connections_per_host = first.map_or(CONNECTIONS_PER_HOST, |workload| workload.connections_per_host);
+        Target { nodes, table: self.table(), connections_per_host, patience }
+    }
+
+    /// Memory of one server, scaled.
+    pub fn memory(&self) -> MemoryPlan {
+        let full = match &self.system.memory {
+            Some(memory) => memory.plan(self.instance.ram.u64()),
+            None => MemoryPlan::default(),
+        };
+        let told = |size: Option<Size>, full: u64| size.map_or(full, |size| size.u64());
+        let part = |bytes| self.scale.amount(bytes);
+        MemoryPlan {
+            engine: part(full.engine),
+            memtable: part(told(self.settings.memtable, full.memtable)),
+            row_cache: part(told(self.settings.cache, full.row_cache)),
+            page_cache: part(full.page_cache),
+        }
+    }
+
+    /// The parts of phase `phase` that the shards of loader `loader` (from 0) run; empty if it takes no part.
+    pub fn shares(&self, phase: usize, loader: usize) -> Vec<PhaseShare> {
+        self.shares_at(phase, loader, 0, None)
+    }
+
+    /// The same for step `step` of a search: at `rate` operations a second of all loaders together.
+    pub fn shares_at(&self, phase: usize, loader: usize, step: u64, rate: Option<f64>) -> Vec<PhaseShare> {
+        let plan = &self.phases[phase];
+        let Some(workload) = plan.workloads.iter().chain(&plan.background).nth(loader) else { return Vec::new() };
+        let mut workload = workload.clone();
+        if let Some(rate) = rate {
+            let rate = Quantity::new(rate / plan.workloads.len() as f64);
+            workload.arrival = Arrival::Open { threads: workload.arrival.threads(), rate };
+        }
+        let shared = SharedPhase::new(workload).of_loader(loader as u64, plan.workloads.len() as u64);
+        let shards = self.shards().1;
+        let place = step * self.phases.len() as u64 + phase as u64;
+        let of_loader = (place * u64::from(self.loader_nodes) + loader as u64) * u64::from(shards);
+        (0..shards)
+            .map(|shard| PhaseShare {
+                shared: shared.clone(),
+                shard,
+                shards,
+                seed: self.seed,
+                stream: of_loader + u64::from(shard),
+                warmup_ns: plan.warmup_ns,
+            })
+            .collect()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhasePlan {
+    pub name: String,
+    /// One for each loader that takes part, already scaled.
+    pub workloads: Vec<Workload>,
+    /// What the next loader does meanwhile, unmeasured.
+    pub background: Option<Workload>,
+    /// Beginning of the phase that is not measured.
+    pub warmup_ns: u64,
+    pub quiesce: Quiesce,
+    pub search: Option<Search>,
+    pub footprint: Option<Footprint>,
+    pub meanwhile: Option<Meanwhile>,
+    pub major_compaction_after: bool,
+}
+
+impl PhasePlan {
+    /// The names under which the phase reports: its own, or one for each side of a search, and that side.
+    pub fn reported(&self) -> Vec<(String, Option<Side>)> {
+        let Some(mix) = self.search.and(self.workloads.first()).map(|workload| workload.mix) else {
+            return vec![(self.name.clone(), None)];
+        };
+        reported(&self.name, mix)
+    }
+}
+
+fn reported(name: &str, mix: Mix) -> Vec<(String, Option<Side>)> {
+    match mix.has_sides() {
+        [true, true] => [("write", Side::Write), ("read", Side::Read)]
+            .map(|(side, s)| (format!("{name}-{side}-slo"), Some(s)))
+            .into(),
+        [true, false] => vec![(name.to_string(), Some(Side::Write))],
+        _ => vec![(name.to_string(), Some(Side::Read))],
+    }
+}

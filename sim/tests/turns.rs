@@ -1,0 +1,184 @@
+//! What a shard does when: it sleeps when idle and takes its time to wake, and works in turns where its system does.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Log, MS, S, addr, ip};
+use reactor::{Buf, Group, Work, charge, net, spawn, time};
+use sim::{CpuModel, HostModel, IdleModel, Latency, Settings, World};
+
+/// A poll takes 100 ns, a kind of work 100 us.
+fn model(turn_ns: Option<u64>) -> HostModel {
+    let mut model = HostModel { turn_ns, ..HostModel::plain("plain", 1) };
+    model.cpu = CpuModel::polls_only(100);
+    model.cpu.set(Work::MemtableInsert, 100_000.0, 0.0);
+    model
+}
+
+const TURN: Option<u64> = Some(500_000);
+
+/// How late the timers of a task that sleeps for 1 ms at a time come, in ns.
+fn lateness(idle: IdleModel) -> Vec<u64> {
+    let run = |world: &std::rc::Rc<World>| {
+        let host = world.add_host(ip(1), HostModel { idle: idle.clone(), ..model(None) });
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(host, move |_| {
+            let log = seen.clone();
+            async move {
+                for _ in 0..5 {
+                    let due = reactor::now() + MS;
+                    time::sleep_until(due).await;
+                    log.push(reactor::now() - due);
+                }
+            }
+        });
+        world.run_until_idle();
+        log.all()
+    };
+    sim::run(1, Settings::default(), run).value
+}
+
+#[test]
+fn an_idle_processor_sleeps_and_wakes_late() {
+    let wake = Some(Latency::constant(40_000));
+    let asleep = lateness(IdleModel { wake: wake.clone(), ..Default::default() });
+    assert!(asleep.len() == 5 && asleep.iter().all(|late| (40_000..41_000).contains(late)), "{asleep:?}");
+    // One that looks for work for longer than it is idle never sleeps.
+    let looking = lateness(IdleModel { busy_poll_ns: 2 * MS, wake: wake.clone(), doze: None });
+    assert!(looking.len() == 5 && looking.iter().all(|late| *late < 1_000), "{looking:?}");
+    // One that dozes is woken sooner than one that sleeps, while it dozes.
+    let doze = |lasts_ns| {
+        let doze = Some(sim::DozeModel { lasts_ns, wake_ns: 5_000 });
+        lateness(IdleModel { busy_poll_ns: 0, wake: wake.clone(), doze })
+    };
+    assert!(doze(2 * MS).iter().all(|late| (5_000..6_000).contains(late)), "{:?}", doze(2 * MS));
+    assert_eq!(doze(MS / 2), asleep);
+}
+
+/// When the first of two messages that a host sends reaches the other, whose second task works for 100 us beside.
+fn first_arrival(turn_ns: Option<u64>) -> u64 {
+    let run = |world: &std::rc::Rc<World>| {
+        let (server, client) = (world.add_host(ip(1), model(None)), world.add_host(ip(2), model(turn_ns)));
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(server, move |_| {
+            let log = seen.clone();
+            async move {
+                let listener = net::listen(addr(1, 7000)).await.unwrap();
+                let connection = listener.accept().await.unwrap();
+                let (result, _) = connection.recv(Buf::with_capacity(64)).await;
+                assert_eq!(result.unwrap(), 5);
+                log.push(reactor::now());
+            }
+        });
+        world.boot(client, |_| async {
+            let connection = net::connect(addr(1, 7000)).await.unwrap();
+            time::sleep_until(10 * MS).await;
+            drop(spawn(Group::Statement, "work", async { charge(Work::MemtableInsert, 0) }));
+            connection.send_all(Buf::from(&b"hello"[..])).await.0.unwrap();
+            time::sleep(Duration::from_millis(1)).await;
+        });
+        world.run_until(S);
+        log.all()[0] - 10 * MS
+    };
+    sim::run(1, Settings::default(), run).value
+}
+
+#[test]
+fn what_a_turn_sends_leaves_at_its_end() {
+    let (at_once, by_turn) = (first_arrival(None), first_arrival(TURN));
+    assert!((50_000..53_000).contains(&at_once), "{at_once}");
+    assert!((150_000..153_000).contains(&by_turn), "{by_turn}");
+}
+
+/// Bytes that each receive of a host gives, that works for 100 us behind the first of ten messages, 5 us apart.
+fn received(turn_ns: Option<u64>) -> Vec<usize> {
+    let run = |world: &std::rc::Rc<World>| {
+        let (server, client) = (world.add_host(ip(1), model(turn_ns)), world.add_host(ip(2), model(None)));
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(server, move |_| {
+            let log = seen.clone();
+            async move {
+                let listener = net::listen(addr(1, 7000)).await.unwrap();
+                let connection = listener.accept().await.unwrap();
+                loop {
+                    let receive = connection.recv(Buf::with_capacity(64));
+                    // The receive is under way while this works.
+                    drop(spawn(Group::Statement, "work", async { charge(Work::MemtableInsert, 0) }));
+                    let taken = receive.await.0.unwrap();
+                    log.push(taken);
+                    if taken == 0 {
+                        return;
+                    }
+                }
+            }
+        });
+        world.boot(client, |_| async {
+            let connection = net::connect(addr(1, 7000)).await.unwrap();
+            time::sleep_until(10 * MS).await;
+            for message in 0..10 {
+                time::sleep_until(10 * MS + message * 5_000).await;
+                connection.send_all(Buf::from(&b"hello"[..])).await.0.unwrap();
+            }
+        });
+        world.run_until(S);
+        log.all()
+    };
+    sim::run(1, Settings::default(), run).value
+}
+
+#[test]
+fn what_came_during_a_turn_is_received_at_once() {
+    // The first message finds the shard idle; the others come while it works.
+    assert_eq!(received(TURN), [5, 45, 0]);
+    // Taken as each comes, a receive that was under way has but the next one.
+    assert_eq!(received(None), [5, 5, 40, 0]);
+}
+
+#[test]
+fn sleep_and_turns_keep_a_run_the_same() {
+    let wake = hwprofiles::Profiles::embedded().instances["local"].wake.as_ref().and_then(|wake| wake.sampler());
+    let wake = wake.map(|sampler| Latency::from_sampler(&sampler, 1));
+    let run = |world: &std::rc::Rc<World>| {
+        let idle = IdleModel { wake: wake.clone(), ..Default::default() };
+        let model = || HostModel { idle: idle.clone(), ..model(TURN) };
+        let (server, client) = (world.add_host(ip(1), model()), world.add_host(ip(2), model()));
+        world.boot(server, |_| async {
+            let listener = net::listen(addr(1, 7000)).await.unwrap();
+            let connection = listener.accept().await.unwrap();
+            loop {
+                let (result, buf) = connection.recv(Buf::with_capacity(64)).await;
+                if result.unwrap() == 0 || connection.send_all(buf).await.0.is_err() {
+                    return;
+                }
+            }
+        });
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(client, move |_| {
+            let log = seen.clone();
+            async move {
+                let connection = net::connect(addr(1, 7000)).await.unwrap();
+                for _ in 0..20 {
+                    connection.send_all(Buf::from(&b"hello"[..])).await.0.unwrap();
+                    assert_eq!(connection.recv(Buf::with_capacity(64)).await.0.unwrap(), 5);
+                    log.push(reactor::now());
+                }
+            }
+        });
+        world.run_until(S);
+        log.all()
+    };
+    let outcomes = [1, 1, 2].map(|seed| {
+        let outcome = sim::run(seed, Settings::default(), run);
+        (outcome.hash, outcome.value)
+    });
+    assert_eq!(outcomes[0], outcomes[1]);
+    assert_ne!(outcomes[0].1, outcomes[2].1, "wakes are drawn from the seed");
+    assert_eq!(outcomes[0].1.len(), 20);
+}
