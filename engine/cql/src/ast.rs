@@ -601,6 +601,8 @@ pub struct ColumnDefinition {
     pub name: String,
     pub ty: CqlType,
     pub is_static: bool,
+    /// `TTL` behind the type: it says when the row expires.
+    pub is_ttl: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -663,6 +665,8 @@ pub enum TableChange {
         column: String,
         ty: CqlType,
     },
+    /// `TTL column`, or `TTL NULL`
+    Ttl(Option<String>),
     Properties(Properties),
 }
 

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use cql::Consistency;
 use cql::request::Parameters;
 
 use crate::node::Node;
@@ -24,6 +25,8 @@ pub struct Counts {
     pub requests_served: Cell<u64>,
     pub connections: Cell<u64>,
     pub connections_open: Cell<u64>,
+    /// By the level's code.
+    writes: [Cell<u64>; Consistency::ALL.len()],
     drift: Cell<Drift>,
     /// Of errors that were answered, by type.
     errors: RefCell<BTreeMap<&'static str, u64>>,
@@ -47,6 +50,7 @@ pub struct CountsView {
     pub connections_open: u64,
     pub errors: BTreeMap<&'static str, u64>,
     pub named: BTreeMap<&'static str, u64>,
+    pub writes: Vec<(Consistency, u64)>,
     pub drift: Drift,
 }
 
@@ -82,6 +86,12 @@ impl Counts {
         }
     }
 
+    /// A statement or a batch that writes is about to be executed.
+    #[inline]
+    pub(crate) fn write(&self, consistency: Consistency) {
+        add(&self.writes[consistency as usize], 1);
+    }
+
     fn timestamp(&self, timestamp_us: i64, now_us: i64) {
         let away_us = now_us.abs_diff(timestamp_us);
         let mut drift = self.drift.get();
@@ -108,6 +118,7 @@ impl Counts {
             connections_open: self.connections_open.get(),
             errors: self.errors.borrow().clone(),
             named: self.named.borrow().clone(),
+            writes: Consistency::ALL.into_iter().zip(self.writes.iter().map(Cell::get)).collect(),
             drift: self.drift.get(),
         }
     }

@@ -6,6 +6,7 @@ pub(crate) mod derived;
 mod function;
 pub(crate) mod index;
 mod options;
+mod row_ttl;
 mod user_type;
 pub(crate) mod view;
 
@@ -13,6 +14,7 @@ use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
 use types::{AggregateDef, FunctionDef, KeyspaceDef, Replication, TableDef, TableId, UserType};
 
 use column_type::UserTypesByName;
+pub(crate) use options::{apply_to_keyspace, new_table_options};
 pub(crate) use column_type::lookup as lookup_type;
 pub(crate) use function::{FunctionDdl, initial_state};
 pub(crate) use user_type::TypeDdl;
@@ -287,6 +289,7 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
     }
     let mut def = builder.build();
     column_type::check_counters(&def)?;
+    row_ttl::create(&mut def, &columns)?;
     let mut properties = create.properties.clone();
     // What only a definition that is read again may say.
     if properties.contains_key("id")

@@ -4,6 +4,7 @@
 //! again as it is.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cql::lexer::{self, TokenKind, quote_identifier as identifier};
@@ -11,6 +12,7 @@ use cql::response::{ColumnSpec, EncodedMetadata, RowsWriter};
 use types::{CqlType, KeyspaceDef, TableDef, collection};
 
 use crate::error::{QueryError, invalid};
+use crate::execute::Client;
 use crate::node::Node;
 use crate::schema::describe;
 use crate::system;
@@ -75,7 +77,12 @@ pub(crate) struct Describe {
     what: What,
     /// `WITH INTERNALS`: ids, and columns that were dropped.
     internals: bool,
+    /// `AND PASSWORDS`: hashed.
+    passwords: bool,
 }
+
+/// Keyspace, kind, name, statement; without a keyspace null.
+type Row = Vec<Option<String>>;
 
 /// Words of the statement: lower case, or as they are in quotes.
 struct Words {
@@ -136,14 +143,20 @@ impl Describe {
         }
         let what = what(&mut words)?;
         let internals = words.take("with") && words.take("internals");
-        if internals && words.take("and") && !words.take("passwords") {
+        let passwords = internals && words.take("and");
+        if passwords && !words.take("passwords") {
             return None;
         }
-        (words.at == words.words.len()).then_some(Describe { what, internals })
+        (words.at == words.words.len()).then_some(Describe { what, internals, passwords })
     }
 
     /// Body of the answer.
-    pub fn execute(&self, node: &Node, current: Option<&str>) -> Result<Vec<u8>, QueryError> {
+    pub fn execute(&self, node: &Rc<Node>, client: &Client) -> Result<Vec<u8>, QueryError> {
+        if self.passwords {
+            node.must_be_superuser(client, "describe passwords")?;
+        }
+        let current = client.keyspace();
+        let current = current.as_deref();
         let schema = node.schema();
         let mut all: BTreeMap<&str, &Arc<KeyspaceDef>> =
             schema.keyspaces.iter().map(|(name, def)| (name.as_str(), def)).collect();
@@ -160,14 +173,21 @@ impl Describe {
                     Some(keyspace) => vec![find(keyspace)?],
                     None => all.values().copied().collect(),
                 };
-                let names = |def: &&Arc<KeyspaceDef>| -> Vec<Vec<String>> {
+                let names = |def: &&Arc<KeyspaceDef>| -> Vec<Row> {
                     names(def, *kind).iter().map(|name| element(&def.name, kind.name(), name)).collect()
                 };
                 rows(&listed, shown.iter().flat_map(names).collect())
             }
             What::Schema { full } => {
                 let shown = all.values().filter(|def| *full || !system::is_system(&def.name));
-                rows(&statements, shown.flat_map(|def| self.whole(def)).collect())
+                let mut all: Vec<Row> = shown.flat_map(|def| self.whole(def)).collect();
+                if self.internals {
+                    let described = schema.access.describe(self.passwords).into_iter();
+                    all.extend(described.map(|one| {
+                        vec![None, Some(one.kind.to_string()), Some(one.name), Some(one.statement)]
+                    }));
+                }
+                rows(&statements, all)
             }
             What::Keyspace { name, only } => {
                 let name = name.as_deref().map_or_else(in_use, Ok)?;
@@ -192,7 +212,7 @@ impl Describe {
     }
 
     /// A keyspace and everything in it, each element behind those that it needs.
-    fn whole(&self, def: &KeyspaceDef) -> Vec<Vec<String>> {
+    fn whole(&self, def: &KeyspaceDef) -> Vec<Row> {
         let mut rows = vec![created(&def.name, "keyspace", &def.name, describe::keyspace(def))];
         for udt in in_order(def) {
             rows.push(created(&def.name, "type", &udt.name, describe::user_type(udt)));
@@ -208,8 +228,8 @@ impl Describe {
     }
 
     /// The element of this kind and name, and what belongs to it.
-    fn found(&self, def: &KeyspaceDef, kind: Kind, name: &str) -> Option<Vec<Vec<String>>> {
-        let some = |rows: Vec<Vec<String>>| (!rows.is_empty()).then_some(rows);
+    fn found(&self, def: &KeyspaceDef, kind: Kind, name: &str) -> Option<Vec<Row>> {
+        let some = |rows: Vec<Row>| (!rows.is_empty()).then_some(rows);
         match kind {
             Kind::Table => {
                 let table = def.tables.get(name).filter(|table| table.view.is_none())?;
@@ -218,11 +238,20 @@ impl Describe {
                 rows.extend(def.tables.values().filter(of).filter_map(|view| view_row(def, view)));
                 Some(rows)
             }
-            Kind::View => def.tables.get(name).and_then(|view| view_row(def, view)).map(|row| vec![row]),
+            Kind::View => {
+                let table = def.tables.get(name)?;
+                let view = table.view.as_ref()?;
+                let of_index = |mut row: Row| {
+                    row.push(Some(describe::index_view(table, view)));
+                    row
+                };
+                let row = view_row(def, table).unwrap_or_else(|| of_index(element(&def.name, "view", name)));
+                Some(vec![row])
+            }
             Kind::Index => {
                 let table = def.tables.values().find(|table| table.indexes.iter().any(|index| index.name == name))?;
                 let index = table.indexes.iter().find(|index| index.name == name)?;
-                Some(vec![created(&def.name, "index", name, describe::index(table, index))])
+                Some(vec![self.index(def, table, index)])
             }
             Kind::Type => {
                 let udt = def.types.get(name)?;
@@ -240,12 +269,20 @@ impl Describe {
     }
 
     /// A table and its indexes.
-    fn table(&self, def: &KeyspaceDef, table: &TableDef) -> Vec<Vec<String>> {
+    fn table(&self, def: &KeyspaceDef, table: &TableDef) -> Vec<Row> {
         let text = if self.internals { describe::table_with_internals(table) } else { describe::table(table) };
         let mut rows = vec![created(&def.name, "table", &table.name, text)];
-        let index = |index: &types::IndexDef| created(&def.name, "index", &index.name, describe::index(table, index));
-        rows.extend(table.indexes.iter().map(index));
+        rows.extend(table.indexes.iter().map(|index| self.index(def, table, index)));
         rows
+    }
+
+    fn index(&self, def: &KeyspaceDef, table: &TableDef, index: &types::IndexDef) -> Row {
+        let text = match index.view.as_ref().and_then(|name| def.tables.get(name)) {
+            Some(view) if self.internals => describe::index_with_internals(table, index, view),
+            Some(view) => describe::index_with_properties(table, index, view),
+            None => describe::index(table, index),
+        };
+        created(&def.name, "index", &index.name, text)
     }
 }
 
@@ -341,18 +378,18 @@ fn names_type(ty: &CqlType, name: &str) -> bool {
     }
 }
 
-fn view_row(def: &KeyspaceDef, table: &TableDef) -> Option<Vec<String>> {
+fn view_row(def: &KeyspaceDef, table: &TableDef) -> Option<Row> {
     let view = table.view.as_ref().filter(|view| view.index.is_none())?;
     Some(created(&def.name, "view", &table.name, describe::view(table, view)))
 }
 
-fn element(keyspace: &str, kind: &str, name: &str) -> Vec<String> {
-    vec![identifier(keyspace), kind.to_string(), identifier(name)]
+fn element(keyspace: &str, kind: &str, name: &str) -> Row {
+    vec![Some(identifier(keyspace)), Some(kind.to_string()), Some(identifier(name))]
 }
 
-fn created(keyspace: &str, kind: &str, name: &str, statement: String) -> Vec<String> {
+fn created(keyspace: &str, kind: &str, name: &str, statement: String) -> Row {
     let mut row = element(keyspace, kind, name);
-    row.push(statement + ";");
+    row.push(Some(statement + ";"));
     row
 }
 
@@ -385,14 +422,14 @@ fn cluster(node: &Node, current: Option<&str>) -> Result<Vec<u8>, QueryError> {
     Ok(out)
 }
 
-fn rows(columns: &[&str], rows: Vec<Vec<String>>) -> Vec<u8> {
+fn rows(columns: &[&str], rows: Vec<Row>) -> Vec<u8> {
     let specs: Vec<ColumnSpec> =
         columns.iter().map(|name| ColumnSpec::new("system", "describe", name, CqlType::Text)).collect();
     let mut out = Vec::new();
     let mut writer = RowsWriter::begin(&mut out, &EncodedMetadata::new(&specs), false, None);
     for row in rows {
         for cell in &row {
-            writer.cell(&mut out, Some(cell.as_bytes()));
+            writer.cell(&mut out, cell.as_ref().map(String::as_bytes));
         }
         writer.end_row();
     }

@@ -6,6 +6,7 @@
 //!   `replica`: what this node does when it is asked.
 //! - [`settings`]: what a node can be told by name; `system.config` shows it.
 //! - `journal`: what is written down of requests: traces, slow queries, the audit log.
+//! - `expiration`: rows deleted when their TTL column says so.
 //! - `view`: views and indexes kept consistent with their tables.
 //! - [`Node`]: one shard's view of all that.
 
@@ -19,6 +20,7 @@ mod ddl;
 mod describe;
 mod error;
 mod execute;
+mod expiration;
 mod guardrails;
 mod journal;
 mod node;

@@ -17,8 +17,10 @@ use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
 
 use crate::access::{Authenticator, Authorizer, Hasher};
 use crate::clients::Clients;
+use crate::coordinator::batch_log;
 use crate::counts::Counts;
 use crate::error::{QueryError, invalid, server};
+use crate::expiration;
 use crate::journal::{self, Journal};
 use crate::prepared::PreparedCache;
 use crate::replica::CounterTurns;
@@ -114,6 +116,10 @@ pub struct Node {
     pub(crate) viewed: RefCell<BTreeMap<TableId, Rc<Viewed>>>,
     pub(crate) view_locks: view::Locks,
     pub(crate) view_progress: view::build::Progress,
+    /// Whether a task of this shard deletes rows that have expired.
+    pub(crate) expires_rows: Cell<bool>,
+    /// Whether a task of this shard replays the batch log.
+    pub(crate) replays_batches: Cell<bool>,
 }
 
 impl Node {
@@ -156,10 +162,14 @@ impl Node {
             viewed: RefCell::default(),
             view_locks: view::Locks::default(),
             view_progress: view::build::Progress::default(),
+            expires_rows: Cell::new(false),
+            replays_batches: Cell::new(false),
         });
         node.take_schema(schema);
         view::build::start(&node);
         journal::storage::start(&node);
+        batch_log::start(&node);
+        expiration::start(&node);
         Ok(node)
     }
 
@@ -275,6 +285,7 @@ impl Node {
             messenger.set_schema_version(schema.version);
         }
         view::build::start(self);
+        expiration::start(self);
         changes.iter().for_each(|change| self.announce(&Event::Schema(change.to_protocol())));
         Ok(())
     }

@@ -39,6 +39,8 @@ pub struct TableOptions {
     /// `compression = {..}` as written; empty means uncompressed.
     pub compression: std::collections::BTreeMap<String, String>,
     pub caching: std::collections::BTreeMap<String, String>,
+    /// The regular column that says when its row expires: ScyllaDB's per-row TTL.
+    pub row_ttl: Option<String>,
     /// Options that are kept and shown but have no effect yet, by name.
     pub other: std::collections::BTreeMap<String, String>,
 }
@@ -54,6 +56,7 @@ impl Default for TableOptions {
             compaction: pairs(&[("class", "SizeTieredCompactionStrategy")]),
             compression: Default::default(),
             caching: pairs(&[("keys", "ALL"), ("rows_per_partition", "ALL")]),
+            row_ttl: None,
             other: Default::default(),
         }
     }

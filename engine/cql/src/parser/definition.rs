@@ -146,6 +146,10 @@ impl Parser<'_> {
             self.expect_keyword("TYPE")?;
             return Ok(TableChange::AlterType { column, ty: self.type_name()? });
         }
+        if self.take_keyword("TTL") {
+            let column = if self.take_keyword("NULL") { None } else { Some(self.identifier()?) };
+            return Ok(TableChange::Ttl(column));
+        }
         if self.take_keyword("WITH") {
             return self.properties().map(TableChange::Properties);
         }
@@ -168,8 +172,16 @@ impl Parser<'_> {
     fn column_definition(&mut self) -> Result<ColumnDefinition, ParseError> {
         let name = self.identifier()?;
         let ty = self.type_name()?;
-        let is_static = self.take_keyword("STATIC");
-        Ok(ColumnDefinition { name, ty, is_static })
+        let (mut is_static, mut is_ttl) = (false, false);
+        loop {
+            if !is_static && self.take_keyword("STATIC") {
+                is_static = true;
+            } else if !is_ttl && self.take_keyword("TTL") {
+                is_ttl = true;
+            } else {
+                return Ok(ColumnDefinition { name, ty, is_static, is_ttl });
+            }
+        }
     }
 
     fn create_table(&mut self) -> Result<CreateTable, ParseError> {
@@ -369,6 +381,10 @@ mod tests {
         assert_eq!(table.clustering_order, [("at".to_string(), Direction::Descending)]);
         assert_eq!(table.columns.len(), 5);
         assert!(table.columns[3].is_static);
+        let ttl = "CREATE TABLE t (p int PRIMARY KEY, e timestamp TTL, s int TTL STATIC)";
+        let Statement::CreateTable(ttl) = parse(ttl).expect(ttl).statement else { panic!("{ttl}") };
+        let marks: Vec<_> = ttl.columns.iter().map(|column| (column.is_ttl, column.is_static)).collect();
+        assert_eq!(marks, [(false, false), (true, false), (true, true)]);
         assert_eq!(table.columns[4].ty, CqlType::parse("map<text, frozen<list<int>>>").unwrap());
         assert_eq!(table.properties["bloom_filter_fp_chance"].as_text(), Some("0.1"));
         assert!(table.properties["compression"].as_map().unwrap().is_empty());

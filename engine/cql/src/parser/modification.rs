@@ -159,6 +159,8 @@ impl Parser<'_> {
         let Using { timestamp, timeout, .. } = self.using_only(&["TIMESTAMP", "TIMEOUT"])?;
         let filter = self.where_clause()?;
         let condition = self.condition()?;
+        // ScyllaDB's: what deletes is never held against these limits here.
+        self.take_keywords(&["BYPASS", "LARGE_DATA_GUARDRAILS"])?;
         Ok(Delete { table, targets, timestamp, timeout, filter, condition })
     }
 
@@ -347,6 +349,9 @@ mod tests {
         assert_eq!(delete.timestamp, Some(Term::integer(7)));
         assert_eq!((delete.filter.len(), delete.condition), (2, Condition::Exists));
         assert!(matches!(statement("DELETE FROM t WHERE k = 1"), Statement::Delete(d) if d.targets.is_empty()));
+        let bypass = "DELETE FROM t WHERE k = 1 IF EXISTS BYPASS LARGE_DATA_GUARDRAILS";
+        assert!(matches!(statement(bypass), Statement::Delete(d) if d.condition == Condition::Exists));
+        assert!(parse("UPDATE t SET v = 1 WHERE k = 1 BYPASS LARGE_DATA_GUARDRAILS").is_err());
     }
 
     #[test]

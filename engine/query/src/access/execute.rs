@@ -137,6 +137,11 @@ impl Node {
         access.effective_level(&role)?.timeout.1.map(Duration::from_nanos)
     }
 
+    /// Refuses a client that may not do everything.
+    pub(crate) fn must_be_superuser(self: &Rc<Self>, client: &Client, what: &str) -> Result<(), QueryError> {
+        Actor { node: self, client, access: &self.schema().access }.must_be_superuser(what)
+    }
+
     pub(crate) async fn run_access(self: &Rc<Self>, client: &Client, plan: &AccessPlan) -> Result<Outcome, QueryError> {
         let schema = self.schema();
         let access = &schema.access;

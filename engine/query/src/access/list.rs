@@ -6,7 +6,7 @@ use types::{CqlType, collection};
 
 use super::permission::PermissionSet;
 use super::resource::Resource;
-use super::service_level::{DEFAULT, SHARES_DEFAULT, ServiceLevel};
+use super::service_level::{SHARES_DEFAULT, ServiceLevel};
 use super::snapshot::Access;
 use crate::error::{QueryError, invalid};
 
@@ -118,13 +118,12 @@ pub(super) fn service_level(access: &Access, name: &str) -> Result<Vec<u8>, Quer
     Ok(body("service_levels", &level_columns(), vec![level_row(name, level, None)]))
 }
 
-/// All, with what part of the shares each has.
+/// All, with what part each has of the shares, of which the default level has some too.
 pub(super) fn service_levels(access: &Access) -> Vec<u8> {
     let sum: u32 = access.service_levels.values().map(ServiceLevel::shares_or_default).sum::<u32>() + SHARES_DEFAULT;
     let part = |shares: u32| format!("{:.2}%", f64::from(shares) * 100.0 / f64::from(sum));
-    let mut rows = vec![level_row(DEFAULT, &ServiceLevel::default(), Some(part(SHARES_DEFAULT)))];
     let levels = access.service_levels.iter();
-    rows.extend(levels.map(|(name, level)| level_row(name, level, Some(part(level.shares_or_default())))));
+    let rows = levels.map(|(name, level)| level_row(name, level, Some(part(level.shares_or_default())))).collect();
     let mut columns = level_columns();
     columns.push(("percentage of all service level shares", CqlType::Text));
     body("service_levels", &columns, rows)

@@ -8,6 +8,7 @@
 
 mod authenticate;
 mod change;
+mod describe;
 mod execute;
 mod list;
 mod need;
@@ -24,9 +25,10 @@ pub(crate) use execute::AccessPlan;
 pub(crate) use need::{Need, function_of, needs_of};
 pub(crate) use password::Hasher;
 pub(crate) use permission::Permission;
-pub(crate) use record::{Record, role_key};
+pub(crate) use record::{Record, role_key, service_level_key};
 pub(crate) use resource::Resource;
-pub(crate) use snapshot::{Access, DEFAULT_SUPERUSER};
+pub(crate) use service_level::DRIVER as DRIVER_LEVEL;
+pub(crate) use snapshot::{Access, DEFAULT_SUPERUSER, Defaults};
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -46,8 +46,11 @@ fn resource_of(table: &TableDef) -> Resource {
     Resource::table(&table.keyspace, name)
 }
 
+/// What a condition finds is told, so it has to be readable.
 fn of_modify(modify: &Modify, needs: &mut Vec<Need>) {
-    needs.push(Need::new(Permission::Modify, &resource_of(&modify.table)));
+    let table = resource_of(&modify.table);
+    needs.push(Need::new(Permission::Modify, &table));
+    needs.extend(modify.condition.as_ref().map(|_| Need::new(Permission::Select, &table)));
 }
 
 /// What `plan` needs. What LIST, GRANT and their like need depends on more than that: see `execute`.
@@ -89,8 +92,15 @@ fn of_schema(ddl: &Ddl, schema: &Schema) -> Vec<(Permission, Resource)> {
         // Its creator has these on the view itself.
         Ddl::AlterView { keyspace, name, .. } => (Permission::Alter, Resource::table(keyspace, name)),
         Ddl::DropView { keyspace, name, .. } => (Permission::Drop, Resource::table(keyspace, name)),
-        // Which table an index is of, its name does not say.
-        Ddl::DropIndex { keyspace, .. } => (Permission::Alter, Resource::keyspace(keyspace)),
+        Ddl::DropIndex { keyspace, name, .. } => {
+            let has_index = |table: &&std::sync::Arc<TableDef>| table.indexes.iter().any(|index| index.name == *name);
+            let table = schema.keyspace(keyspace).and_then(|keyspace| keyspace.tables.values().find(has_index));
+            match table {
+                Some(table) => (Permission::Alter, Resource::table(keyspace, &table.name)),
+                // There is no such index, which the statement itself is told.
+                None => return Vec::new(),
+            }
+        }
     }]
 }
 

@@ -14,8 +14,10 @@ use crate::error::{QueryError, invalid};
 /// What applies to a role without a level. Its name cannot be given to another.
 pub const DEFAULT: &str = "default";
 pub const SHARES_DEFAULT: u32 = 1000;
-/// As many as ScyllaDB has scheduling groups for.
-pub const LEVELS_MAX: usize = 8;
+/// Of drivers' control connections, and of those that have not logged in yet. It exists until it is altered or dropped.
+pub const DRIVER: &str = "driver";
+/// As many as ScyllaDB has scheduling groups for, [`DRIVER`] among them.
+pub const LEVELS_MAX: usize = 9;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceLevel {
@@ -26,6 +28,11 @@ pub struct ServiceLevel {
 }
 
 impl ServiceLevel {
+    /// [`DRIVER`] as ScyllaDB makes it.
+    pub fn driver() -> Self {
+        Self { timeout_ns: None, workload: Some("batch".to_string()), shares: Some(200) }
+    }
+
     /// Changes what `options` names.
     pub fn set(&mut self, options: &ServiceLevelOptions) -> Result<(), QueryError> {
         if let Some(timeout) = &options.timeout {

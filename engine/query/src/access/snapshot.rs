@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::permission::{Permission, PermissionSet};
 use super::record::Record;
 use super::resource::Resource;
-use super::service_level::ServiceLevel;
+use super::service_level::{self, ServiceLevel};
 
 /// The superuser of a cluster that has just been made, and its password, as in Cassandra. It exists until it is
 /// altered or dropped.
@@ -25,6 +25,18 @@ pub struct Role {
     pub member_of: BTreeSet<String>,
 }
 
+/// What is there from the start and nobody has altered or dropped yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    pub superuser: bool,
+    pub driver_level: bool,
+}
+
+impl Defaults {
+    #[cfg(test)]
+    pub const ALL: Defaults = Defaults { superuser: true, driver_level: true };
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Access {
     pub roles: BTreeMap<String, Role>,
@@ -35,11 +47,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// Of all entries that are there. `with_default`: nobody has altered or dropped the default superuser yet.
-    pub fn new(records: impl IntoIterator<Item = Record>, with_default: bool) -> Self {
+    /// Of all entries that are there.
+    pub fn new(records: impl IntoIterator<Item = Record>, defaults: Defaults) -> Self {
         let mut access = Self::default();
         let mut members = Vec::new();
-        if with_default {
+        if defaults.driver_level {
+            access.service_levels.insert(service_level::DRIVER.to_string(), ServiceLevel::driver());
+        }
+        if defaults.superuser {
             let hash = Some(DEFAULT_PASSWORD_HASH.to_string());
             let role = Role { login: true, superuser: true, hash, ..Role::default() };
             access.roles.insert(DEFAULT_SUPERUSER.to_string(), role);
@@ -177,7 +192,7 @@ mod tests {
                 grant("readers", Resource::keyspace("ks"), Permission::Select),
                 grant("ghost", Resource::AllKeyspaces, Permission::Select),
             ],
-            true,
+            Defaults::ALL,
         );
         let table = Resource::table("ks", "t").chain();
         assert!(access.permits("ann", Permission::Select, &table));
@@ -186,7 +201,7 @@ mod tests {
         assert!(access.permits("deputy", Permission::Modify, &table));
         assert!(!access.permits("ghost", Permission::Select, &table));
         assert!(access.is_superuser(DEFAULT_SUPERUSER) && !access.is_superuser("ann"));
-        assert!(!Access::new([], false).roles.contains_key(DEFAULT_SUPERUSER));
+        assert!(!Access::new([], Defaults::default()).roles.contains_key(DEFAULT_SUPERUSER));
     }
 
     #[test]
@@ -208,7 +223,7 @@ mod tests {
                 attach("a", "one"),
                 attach("b", "two"),
             ],
-            false,
+            Defaults::default(),
         );
         let effective = access.effective_level("a").unwrap();
         assert_eq!(effective.timeout, ("one".into(), Some(5)));

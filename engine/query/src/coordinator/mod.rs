@@ -1,5 +1,6 @@
 //! The coordinator: sends a statement's work to the replicas and answers when its consistency level is met.
 
+pub(crate) mod batch_log;
 mod count;
 mod paxos;
 mod read;

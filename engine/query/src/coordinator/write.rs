@@ -97,6 +97,18 @@ impl Node {
         answer.map_err(|shortfall| write_shortfall(shortfall, consistency, kind, &pending.cause.take()))
     }
 
+    /// Refuses a write that too few replicas are alive for, before anything of it is done.
+    pub(crate) fn assure_alive(
+        &self,
+        keyspace: &str,
+        token: Token,
+        consistency: Consistency,
+    ) -> Result<(), QueryError> {
+        let requirement = self.requirement(keyspace, consistency)?;
+        let begun = WriteDecision::begin(requirement, self.replicas(keyspace, token)?, |node| self.is_alive(node));
+        begun.map(drop).map_err(|why| unavailable(consistency, why))
+    }
+
     fn send_to_replicas(
         self: &Rc<Self>,
         pending: &Rc<Pending>,

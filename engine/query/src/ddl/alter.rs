@@ -7,7 +7,7 @@
 use cql::ast::TableChange;
 use types::{ColumnDef, ColumnKind, DroppedColumn, TableDef};
 
-use super::{column_type, options};
+use super::{column_type, options, row_ttl};
 use crate::error::{QueryError, invalid};
 
 pub(super) fn alter(known: &TableDef, change: &TableChange, now_us: i64) -> Result<TableDef, QueryError> {
@@ -35,6 +35,9 @@ pub(super) fn alter(known: &TableDef, change: &TableChange, now_us: i64) -> Resu
                 let list = if column.is_static { &mut def.statics } else { &mut def.regulars };
                 list.push(added);
                 list.sort_by(|a, b| a.name.cmp(&b.name));
+                if column.is_ttl {
+                    row_ttl::set(&mut def, &column.name)?;
+                }
             }
         }
         TableChange::Drop { columns, if_exists, timestamp } => {
@@ -53,6 +56,8 @@ pub(super) fn alter(known: &TableDef, change: &TableChange, now_us: i64) -> Resu
                 rename(&mut def, from, to)?;
             }
         }
+        TableChange::Ttl(Some(column)) => row_ttl::set(&mut def, column)?,
+        TableChange::Ttl(None) => row_ttl::unset(&mut def)?,
         TableChange::AlterType { .. } => return Err(invalid!("Altering column types is no longer supported")),
     }
     check_added_counters(&def)?;
@@ -115,6 +120,7 @@ fn drop(def: &mut TableDef, name: &str, at_us: i64) -> Result<(), QueryError> {
     let is_static = column.kind == ColumnKind::Static;
     let list = if is_static { &mut def.statics } else { &mut def.regulars };
     list.retain(|other| other.name != name);
+    def.options.row_ttl.take_if(|column| column == name);
     let dropped = DroppedColumn { ty: column.ty.to_string(), is_static, dropped_us: at_us };
     def.dropped.insert(name.to_string(), dropped);
     Ok(())

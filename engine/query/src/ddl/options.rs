@@ -6,13 +6,15 @@ use cql::ast::{Properties, PropertyValue};
 use types::{KeyspaceDef, Replication, TableId, TableOptions};
 
 use crate::error::QueryError;
+use crate::guardrails::large;
 
-/// Options that are stored and shown, and change nothing yet: they belong to features that are not there.
+/// Options that are stored as they are written; most change nothing yet.
 const KEPT: &[&str] = &[
     "additional_write_policy",
     "cdc",
     "crc_check_chance",
     "dclocal_read_repair_chance",
+    large::OPTION,
     "max_index_interval",
     "memtable_flush_period_in_ms",
     "min_index_interval",
@@ -61,7 +63,7 @@ fn at_least_zero(name: &str, value: &PropertyValue, max: u32) -> Result<u32, Que
     }
 }
 
-pub(super) fn apply_to_keyspace(def: &mut KeyspaceDef, properties: &Properties) -> Result<(), QueryError> {
+pub(crate) fn apply_to_keyspace(def: &mut KeyspaceDef, properties: &Properties) -> Result<(), QueryError> {
     for (name, value) in properties {
         match name.as_str() {
             "replication" => {
@@ -157,6 +159,15 @@ pub(super) fn apply_to_new_table(
     apply_to_table(options, properties)
 }
 
+/// What a table has whose statement says nothing.
+pub(crate) fn new_table_options() -> TableOptions {
+    let mut options = TableOptions::default();
+    match apply_to_new_table(&mut options, &Properties::new()) {
+        Ok(_) => options,
+        Err(_) => TableOptions::default(),
+    }
+}
+
 /// Sets the options; gives the `id` when there is one.
 pub(super) fn apply_to_table(
     options: &mut TableOptions,
@@ -200,6 +211,7 @@ pub(super) fn apply_to_table(
             kept if KEPT.contains(&kept) => {
                 check_kept(kept, value)?;
                 let text = text(name, value)?;
+                let text = if kept == large::OPTION { &text.to_ascii_lowercase() } else { text };
                 let plain = text.parse::<f64>().is_ok() || matches!(text, "true" | "false");
                 let text = if plain { text.to_string() } else { crate::schema::describe::string(text) };
                 options.other.insert(name.clone(), text);
@@ -229,6 +241,10 @@ fn check_kept(name: &str, value: &PropertyValue) -> Result<(), QueryError> {
         "read_repair" => match text(name, value)?.to_ascii_uppercase().as_str() {
             "BLOCKING" | "NONE" => Ok(()),
             other => Err(QueryError::config(format!("Invalid value {other} for option '{name}': BLOCKING or NONE"))),
+        },
+        large::OPTION => match text(name, value)?.to_ascii_lowercase().as_str() {
+            "true" | "false" => Ok(()),
+            other => Err(QueryError::syntax(format!("Invalid boolean value {other} for '{name}'"))),
         },
         "additional_write_policy" => speculative_retry(text(name, value)?).map(|_| ()),
         _ => Ok(()),

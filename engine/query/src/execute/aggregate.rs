@@ -9,7 +9,7 @@ use types::decimal::{decimal_parts, decimal_value};
 use crate::error::{QueryError, invalid, server};
 use crate::plan::{Aggregate, UserAggregate};
 
-pub(super) enum Running<'a> {
+pub(crate) enum Running<'a> {
     Count(i64),
     Extreme { ty: &'a CqlType, wanted: Ordering, best: Option<Vec<u8>> },
     Total { ty: &'a CqlType, is_average: bool, sum: Sum, count: u64 },
@@ -17,7 +17,7 @@ pub(super) enum Running<'a> {
     User { aggregate: &'a UserAggregate, state: Option<Vec<u8>> },
 }
 
-pub(super) enum Sum {
+pub(crate) enum Sum {
     Whole(BigInt),
     /// Compensated, after Kahan: the error of the last addition goes into the next. Beside it the plain sum, which
     /// tells what infinities came to.

@@ -10,7 +10,7 @@ use cql::response::RowsWriter;
 use storage::{Bytes, Clustering, Partition, ReadCommand, Row, Slice};
 use types::{TableDef, partition_key_components};
 
-use super::Execution;
+use super::{Execution, Outcome};
 use super::current::Current;
 use super::modify::{encode, now_s, partitions};
 use super::rows::View;
@@ -32,20 +32,21 @@ struct Part<'a> {
 struct Seen {
     applied: bool,
     partition: Option<Partition>,
+    warning: Option<String>,
 }
 
 impl Node {
-    /// The body of RESULT Rows: a row for each statement.
+    /// RESULT Rows: a row for each statement.
     pub(super) async fn modify_if(
         self: &Rc<Self>,
         statements: &[(&Modify, Execution<'_>)],
         answer: &Answer,
         skip_metadata: bool,
         timeout: Option<Duration>,
-    ) -> Result<Vec<u8>, QueryError> {
-        let context = self.context();
+    ) -> Result<Outcome, QueryError> {
         let Some((first, execution)) = statements.first() else { return Err(server("an empty batch with IF")) };
         let parameters = execution.parameters;
+        let context = self.context_of(parameters);
         check_commit_consistency(parameters.consistency)?;
         let table = &first.table;
         let mut key: Option<Vec<u8>> = None;
@@ -77,21 +78,22 @@ impl Node {
             .compare_and_set(attempt, |partition, timestamp| {
                 let empty = Partition::new(key.to_vec());
                 let applied = holds(table, partition.unwrap_or(&empty), &parts, &context)?;
-                let mutation = match applied {
+                let (mutation, warning) = match applied {
                     true => {
                         let needs_current = parts.iter().any(|part| part.modify.needs_current());
                         let current = Current::of(partition.filter(|_| needs_current));
                         self.mutation(&key, &parts, timestamp, &current, &context)?
                     }
-                    false => None,
+                    false => (None, None),
                 };
-                Ok(Verdict { value: Seen { applied, partition: partition.cloned() }, mutation })
+                Ok(Verdict { value: Seen { applied, partition: partition.cloned(), warning }, mutation })
             })
             .await?;
-        encode_answer(table, &key, answer, &parts, &seen, skip_metadata, &context)
+        let body = encode_answer(table, &key, answer, &parts, &seen, skip_metadata, &context)?;
+        Ok(Outcome::Body(body).warn_all(seen.warning))
     }
 
-    /// Everything that the statements write, with one timestamp.
+    /// Everything that the statements write, with one timestamp, and what the client is warned of.
     fn mutation(
         &self,
         key: &Bytes,
@@ -99,8 +101,9 @@ impl Node {
         timestamp: i64,
         current: &Current,
         context: &Context,
-    ) -> Result<Option<Vec<u8>>, QueryError> {
-        let Some(table) = parts.first().map(|part| &part.modify.table) else { return Ok(None) };
+    ) -> Result<(Option<Vec<u8>>, Option<String>), QueryError> {
+        let Some(first) = parts.first().map(|part| part.modify) else { return Ok((None, None)) };
+        let table = &first.table;
         let mut together = Partition::new(key.to_vec());
         for part in parts {
             let parameters = cql::request::Parameters { timestamp: Some(timestamp), ..*part.execution.parameters };
@@ -109,7 +112,10 @@ impl Node {
                 together.merge(partition, table);
             }
         }
-        Ok((!together.is_empty()).then(|| encode(table, together)))
+        let together = [together];
+        let warning = if first.guards_large_data { self.guard_large(table, &together)? } else { None };
+        let [together] = together;
+        Ok(((!together.is_empty()).then(|| encode(table, together)), warning))
     }
 }
 

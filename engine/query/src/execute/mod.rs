@@ -24,6 +24,7 @@ use cql::response::{self, SchemaChange, SchemaTarget};
 use cql::{Value, Values};
 use reactor::{Group, Work};
 
+pub(crate) use aggregate::Running;
 pub use client::Client;
 pub use outcome::Outcome;
 
@@ -170,13 +171,17 @@ impl Node {
         self.authorize(client, &prepared.planned.needs)?;
         match &prepared.planned.plan {
             Plan::Modify(modify) => {
+                let warning = self.guard_write(parameters.consistency)?;
                 if let Some(conditions) = &modify.condition {
                     let (statement, skip) = ([(modify, execution)], parameters.skip_metadata);
-                    let body = Box::pin(self.modify_if(&statement, &conditions.answer, skip, None)).await?;
-                    return Ok(Outcome::Body(body));
+                    let outcome = Box::pin(self.modify_if(&statement, &conditions.answer, skip, None)).await?;
+                    return Ok(outcome.warn_all(warning));
                 }
-                self.modify(modify, execution).await?;
-                Ok(Outcome::Void)
+                let large = self.modify(modify, execution).await?;
+                Ok(match (warning, large) {
+                    (None, None) => Outcome::Void,
+                    (warning, large) => Outcome::Void.warn_all(warning).warn_all(large),
+                })
             }
             Plan::ModifyVirtual(modify) => {
                 Box::pin(self.modify_virtual(modify, execution)).await?;
@@ -185,22 +190,24 @@ impl Node {
             Plan::Select(select) => {
                 let warnings = self.guard_select(client, select, parameters.page_size, &values)?;
                 let body = Box::pin(self.select(select, execution)).await?;
-                Ok(warnings.into_iter().fold(Outcome::Body(body), Outcome::warn))
+                Ok(Outcome::Body(body).warn_all(warnings))
             }
             Plan::Batch(batch) => {
-                let context = self.context();
+                let context = self.context_of(parameters);
                 let timestamp = modify::timestamp_of(batch.timestamp.as_ref(), &values, &context)?;
                 let timeout = timeout_of(batch.timeout.as_ref(), &values, &context)?.or(execution.timeout);
                 let parameters = Parameters { timestamp: timestamp.or(parameters.timestamp), ..*parameters };
                 let execution = Execution { parameters: &parameters, ..execution };
                 let statements: Vec<_> = batch.statements.iter().map(|modify| (modify, execution)).collect();
+                let consistency = parameters.consistency;
+                let warning = self.guard_write(consistency)?;
                 if let Some(answer) = &batch.answer {
                     let skip = parameters.skip_metadata;
-                    return Box::pin(self.modify_if(&statements, answer, skip, timeout)).await.map(Outcome::Body);
+                    let outcome = Box::pin(self.modify_if(&statements, answer, skip, timeout)).await?;
+                    return Ok(outcome.warn_all(warning));
                 }
-                let consistency = parameters.consistency;
-                let warning = Box::pin(self.modify_together(batch.kind, &statements, consistency, timeout)).await?;
-                Ok(warning.into_iter().fold(Outcome::Void, Outcome::warn))
+                let warnings = Box::pin(self.modify_together(batch.kind, &statements, consistency, timeout)).await?;
+                Ok(Outcome::Void.warn_all(warning).warn_all(warnings))
             }
             Plan::Schema(ddl) => {
                 let warnings = self.guard_schema(client, ddl)?;
@@ -209,7 +216,7 @@ impl Node {
                 let outcome = change.map_or(Outcome::Void, |change| {
                     Outcome::of(|out| response::encode_schema_change(out, &change.to_protocol()))
                 });
-                Ok(warnings.into_iter().fold(outcome, Outcome::warn))
+                Ok(outcome.warn_all(warnings))
             }
             Plan::Truncate { table, timeout } => {
                 let timeout = timeout_of(timeout.as_ref(), &values, &self.context())?;
@@ -224,7 +231,7 @@ impl Node {
                 Ok(Outcome::of(|out| response::encode_set_keyspace(out, keyspace)))
             }
             Plan::Access(plan) => Box::pin(self.run_access(client, plan)).await,
-            Plan::Describe(describe) => describe.execute(self, client.keyspace().as_deref()).map(Outcome::Body),
+            Plan::Describe(describe) => describe.execute(self, client).map(Outcome::Body),
         }
     }
 
@@ -245,6 +252,7 @@ impl Node {
         let parameters = Parameters {
             serial_consistency: batch.serial_consistency,
             timestamp: batch.timestamp,
+            now_s: batch.now_s,
             ..Parameters::new(batch.consistency, Values::default())
         };
         let mut statements = Vec::with_capacity(parts.len());
@@ -256,16 +264,27 @@ impl Node {
             };
             statements.push((modify, Execution { parameters: &parameters, values, timeout: None }));
         }
+        let warning = self.guard_write(batch.consistency)?;
         if let Some(answer) = plan::batch_answer(statements.iter().map(|(modify, _)| *modify)) {
-            return self.modify_if(&statements, &answer, false, None).await.map(Outcome::Body);
+            return Ok(self.modify_if(&statements, &answer, false, None).await?.warn_all(warning));
         }
         let timeout = self.level_timeout(client);
-        let warning = self.modify_together(batch.kind, &statements, batch.consistency, timeout).await?;
-        Ok(warning.into_iter().fold(Outcome::Void, Outcome::warn))
+        let warnings = self.modify_together(batch.kind, &statements, batch.consistency, timeout).await?;
+        Ok(Outcome::Void.warn_all(warning).warn_all(warnings))
     }
 
     pub(crate) fn context(&self) -> Context {
-        Context { now_us: reactor::wall_us() as i64, random: reactor::random }
+        let now_us = reactor::wall_us() as i64;
+        Context { now_us, now_s: (now_us / 1_000_000) as u32, random: reactor::random }
+    }
+
+    /// [`context`](Self::context) of a request, which may say what second it is.
+    pub(crate) fn context_of(&self, parameters: &Parameters<'_>) -> Context {
+        let context = self.context();
+        match parameters.now_s {
+            None => context,
+            Some(now_s) => Context { now_s: now_s.max(0) as u32, ..context },
+        }
     }
 }
 

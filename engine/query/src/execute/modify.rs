@@ -13,6 +13,7 @@ use types::{ColumnDef, TableDef, TableId, Token};
 
 use super::current::Current;
 use super::{Execution, arithmetic, deltas, element};
+use crate::coordinator::batch_log;
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
 use crate::plan::{self, Bound, Change, ClusteringTarget, Context, Modify, ModifyKind, Source, Values};
@@ -213,7 +214,7 @@ pub(super) fn partitions(
 }
 
 pub(crate) fn now_s(context: &Context) -> u32 {
-    (context.now_us / 1_000_000) as u32
+    context.now_s
 }
 
 pub(super) fn encode(table: &TableDef, partition: Partition) -> Vec<u8> {
@@ -223,11 +224,16 @@ pub(super) fn encode(table: &TableDef, partition: Partition) -> Vec<u8> {
 }
 
 impl Node {
-    pub(super) async fn modify(self: &Rc<Self>, modify: &Modify, execution: Execution<'_>) -> Result<(), QueryError> {
+    /// Gives what the client is warned of.
+    pub(super) async fn modify(
+        self: &Rc<Self>,
+        modify: &Modify,
+        execution: Execution<'_>,
+    ) -> Result<Option<String>, QueryError> {
         let consistency = execution.parameters.consistency;
         plan::check_write_consistency(consistency)?;
         let table = &modify.table;
-        let context = self.context();
+        let context = self.context_of(execution.parameters);
         let current = match modify.needs_current() {
             false => Current::default(),
             true => Box::pin(self.current(modify, execution, &context)).await?,
@@ -236,8 +242,9 @@ impl Node {
         let timeout = super::timeout_of(modify.timeout.as_ref(), execution.values, &context)?.or(execution.timeout);
         let partitions = partitions(self, modify, execution, &context, &current)?;
         if modify.counts() {
-            return Box::pin(self.count(table, partitions, consistency)).await;
+            return Box::pin(self.count(table, partitions, consistency)).await.map(|()| None);
         }
+        let warning = if modify.guards_large_data { self.guard_large(table, &partitions)? } else { None };
         let kind = if partitions.len() > 1 { WriteType::UnloggedBatch } else { WriteType::Simple };
         let mutations: Vec<(Token, Vec<u8>)> = partitions
             .into_iter()
@@ -247,29 +254,37 @@ impl Node {
         for (token, mutation) in mutations {
             self.write(&table.keyspace, token, mutation, consistency, kind, timeout).await?;
         }
-        Ok(())
+        Ok(warning)
     }
 
-    /// The statements of a batch: one mutation for each partition that they touch. There is no batch log yet: a
-    /// logged batch over several partitions is as atomic as an unlogged one.
+    /// The statements of a batch: one mutation for each partition that they touch. If there are several, those of a
+    /// logged batch go to the batch log first.
     pub(super) async fn modify_together(
         self: &Rc<Self>,
         kind: BatchKind,
         statements: &[(&Modify, Execution<'_>)],
         consistency: Consistency,
         timeout: Option<Duration>,
-    ) -> Result<Option<String>, QueryError> {
+    ) -> Result<Vec<String>, QueryError> {
         plan::check_write_consistency(consistency)?;
         plan::check_batch(kind, statements.iter().map(|(modify, _)| *modify), false)?;
-        let context = self.context();
+        let context = match statements.first() {
+            Some((_, execution)) => self.context_of(execution.parameters),
+            None => self.context(),
+        };
         let now = self.next_timestamp();
+        let mut warnings = Vec::new();
         let mut together: std::collections::BTreeMap<(TableId, Bytes), (&Modify, Partition)> = Default::default();
         for (modify, execution) in statements {
             let mut parameters = *execution.parameters;
             parameters.timestamp.get_or_insert(now);
             let execution = Execution { parameters: &parameters, ..*execution };
             let current = self.current(modify, execution, &context).await?;
-            for partition in partitions(self, modify, execution, &context, &current)? {
+            let partitions = partitions(self, modify, execution, &context, &current)?;
+            if modify.guards_large_data {
+                warnings.extend(self.guard_large(&modify.table, &partitions)?);
+            }
+            for partition in partitions {
                 match together.get_mut(&(modify.table.id, partition.key.clone())) {
                     Some((_, known)) if modify.table.is_counter() => deltas::take(known, partition, &modify.table),
                     Some((_, known)) => known.merge(partition, &modify.table),
@@ -283,7 +298,7 @@ impl Node {
             for (modify, partition) in together.into_values().filter(|(_, partition)| !partition.is_empty()) {
                 self.count(&modify.table, vec![partition], consistency).await?;
             }
-            return Ok(None);
+            return Ok(warnings);
         }
         let kind = match kind {
             _ if together.len() == 1 => WriteType::Simple,
@@ -295,7 +310,15 @@ impl Node {
             .filter(|(_, partition)| !partition.is_empty())
             .map(|(modify, partition)| (modify, Token::of_key(&partition.key), encode(&modify.table, partition)))
             .collect();
-        let warning = self.check_batch_size(&encoded)?;
+        warnings.extend(self.check_batch_size(&encoded)?);
+        let mut logged = None;
+        if kind == WriteType::Batch && encoded.len() > 1 {
+            for (modify, token, _) in &encoded {
+                self.assure_alive(&modify.table.keyspace, *token, consistency)?;
+            }
+            let mutations = encoded.iter().map(|(modify, _, bytes)| (&*modify.table, bytes.as_slice()));
+            logged = Some(self.log_batch(mutations).await?);
+        }
         let mut writes = Vec::new();
         for (modify, token, bytes) in encoded {
             let (node, keyspace) = (self.clone(), modify.table.keyspace.clone());
@@ -304,10 +327,16 @@ impl Node {
                 node.write(&keyspace, token, bytes, consistency, kind, timeout).await
             }));
         }
+        let mut written = Ok(());
         for write in writes {
-            write.await?;
+            written = written.and(write.await);
         }
-        Ok(warning)
+        match (&written, logged) {
+            (Ok(()), Some(logged)) => self.forget_batch(logged),
+            (Err(_), Some(_)) => batch_log::replay_later(self),
+            _ => {}
+        }
+        written.map(|()| warnings)
     }
 
     /// Refuses a batch that is too large for the coordinator's memory, and warns of one that is near it. One mutation

@@ -47,6 +47,10 @@ impl Outcome {
         Outcome::Warned(warned)
     }
 
+    pub fn warn_all(self, warnings: impl IntoIterator<Item = String>) -> Self {
+        warnings.into_iter().fold(self, Outcome::warn)
+    }
+
     pub fn warnings(&self) -> &[String] {
         match self {
             Outcome::Warned(warned) => &warned.warnings,

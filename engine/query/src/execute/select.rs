@@ -39,7 +39,7 @@ impl Node {
         execution: Execution<'_>,
     ) -> Result<Vec<u8>, QueryError> {
         let (parameters, values) = (execution.parameters, execution.values);
-        let context = self.context();
+        let context = self.context_of(parameters);
         let page = parameters.paging_state.map(Page::decode).transpose()?;
         let limit = limit_of("LIMIT", select.limit.as_ref(), values, &context)?;
         let per_partition = limit_of("PER PARTITION LIMIT", select.per_partition_limit.as_ref(), values, &context)?;

@@ -354,7 +354,7 @@ mod tests {
         let kind = types::ColumnKind::Regular;
         let column = ColumnDef { name: "v".into(), ty: CqlType::Int, kind, descending: false };
         let filter = Filter::compare(column, operator, Source::Constant(bytes(wanted)));
-        let context = Context { now_us: 0, random: || 0 };
+        let context = Context { now_us: 0, now_s: 0, random: || 0 };
         let bound = filter.bind(&[], &context).unwrap();
         bound.holds(bytes(value).as_deref(), nulls).unwrap()
     }

@@ -9,6 +9,7 @@ use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 use super::restrictions::{analyse, column, out_of_order};
 use super::{Change, Conditions, JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
 use crate::error::{QueryError, invalid};
+use crate::guardrails::large;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModifyKind {
@@ -54,6 +55,8 @@ pub(crate) struct Modify {
     pub timeout: Option<Source>,
     /// `IF ..`
     pub condition: Option<Box<Conditions>>,
+    /// Whether the table asks for its writes to be held against the limits of what is large.
+    pub guards_large_data: bool,
 }
 
 impl Modify {
@@ -183,6 +186,7 @@ pub(super) fn insert_json(
         ttl,
         timeout,
         condition: None,
+        guards_large_data: large::guards(&table),
         table,
     }
     .with_condition(condition)
@@ -349,7 +353,8 @@ fn base(
     };
     let (timestamp, ttl, timeout) = (None, None, None);
     let (cells, statics, condition) = (Vec::new(), Vec::new(), None);
-    Ok(Modify { table, kind, key, target, cells, statics, timestamp, ttl, timeout, condition })
+    let guards_large_data = large::guards(&table);
+    Ok(Modify { table, kind, key, target, cells, statics, timestamp, ttl, timeout, condition, guards_large_data })
 }
 
 fn missing(table: &TableDef, relations: &[Relation]) -> String {

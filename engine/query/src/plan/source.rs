@@ -21,6 +21,8 @@ pub(crate) type Values<'a> = [Value<'a>];
 pub(crate) struct Context {
     /// Microseconds since 1970.
     pub now_us: i64,
+    /// Seconds since 1970, by which values expire: the request may have its own.
+    pub now_s: u32,
     /// For `now()`, `uuid()`.
     pub random: fn() -> u64,
 }

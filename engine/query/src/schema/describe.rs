@@ -6,7 +6,7 @@ use std::fmt::Write;
 use cql::lexer::quote_identifier as identifier;
 use types::{
     AggregateDef, ColumnDef, ColumnKind, CqlType, DroppedColumn, FunctionDef, IndexDef, IndexPart, KeyspaceDef,
-    TableDef, TableId, UserType, ViewDef,
+    TableDef, TableId, TableOptions, UserType, ViewDef,
 };
 
 use crate::error::{QueryError, invalid};
@@ -78,7 +78,8 @@ pub fn aggregate(def: &AggregateDef) -> String {
 pub fn table(table: &TableDef) -> String {
     let mut text = format!("CREATE TABLE {}.{} (\n", identifier(&table.keyspace), identifier(&table.name));
     let columns = |list: &[ColumnDef], suffix: &str| -> String {
-        list.iter().map(|c| format!("    {} {}{suffix},\n", identifier(&c.name), c.ty)).collect()
+        let ttl = |c: &ColumnDef| if table.options.row_ttl.as_ref() == Some(&c.name) { " TTL" } else { "" };
+        list.iter().map(|c| format!("    {} {}{suffix}{},\n", identifier(&c.name), c.ty, ttl(c))).collect()
     };
     text += &columns(&table.partition_key, "");
     text += &columns(&table.clustering, "");
@@ -108,21 +109,25 @@ fn options(table: &TableDef) -> String {
     text + &properties(table)
 }
 
+/// What stands between properties.
+const AND: &str = "\n    AND ";
+
 fn properties(table: &TableDef) -> String {
-    let mut text = String::new();
-    let options = &table.options;
-    let maps = |m: &std::collections::BTreeMap<String, String>| map(m.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-    let _ = write!(text, "bloom_filter_fp_chance = {:?}", options.bloom_filter_fp_chance);
-    let _ = write!(text, "\n    AND caching = {}", maps(&options.caching));
-    let _ = write!(text, "\n    AND comment = {}", string(&options.comment));
-    let _ = write!(text, "\n    AND compaction = {}", maps(&options.compaction));
-    let _ = write!(text, "\n    AND compression = {}", maps(&options.compression));
-    let _ = write!(text, "\n    AND default_time_to_live = {}", options.default_time_to_live_s);
-    let _ = write!(text, "\n    AND gc_grace_seconds = {}", options.gc_grace_seconds);
-    for (name, value) in &options.other {
-        let _ = write!(text, "\n    AND {name} = {value}");
-    }
-    text
+    property_list(&table.options).join(AND)
+}
+
+fn property_list(options: &TableOptions) -> Vec<String> {
+    let mut list = vec![
+        format!("bloom_filter_fp_chance = {:?}", options.bloom_filter_fp_chance),
+        format!("caching = {}", map_of(&options.caching)),
+        format!("comment = {}", string(&options.comment)),
+        format!("compaction = {}", map_of(&options.compaction)),
+        format!("compression = {}", map_of(&options.compression)),
+        format!("default_time_to_live = {}", options.default_time_to_live_s),
+        format!("gc_grace_seconds = {}", options.gc_grace_seconds),
+    ];
+    list.extend(options.other.iter().map(|(name, value)| format!("{name} = {value}")));
+    list
 }
 
 /// A view's statement.
@@ -196,10 +201,39 @@ pub fn index(base: &TableDef, index: &IndexDef) -> String {
     text
 }
 
+/// With the properties of the view that holds the index's contents, as far as the statement gave it any.
+pub fn index_with_properties(base: &TableDef, def: &IndexDef, view: &TableDef) -> String {
+    let usual = property_list(&crate::ddl::new_table_options());
+    let own: Vec<String> = property_list(&view.options).into_iter().filter(|one| !usual.contains(one)).collect();
+    match own.as_slice() {
+        [] => index(base, def),
+        own => format!("{} {} {}", index(base, def), with_or_and(def), own.join(AND)),
+    }
+}
+
+/// With the view's id and all of its properties.
+pub fn index_with_internals(base: &TableDef, def: &IndexDef, view: &TableDef) -> String {
+    let (id, properties) = (types::uuid::to_text(&view.id.0.to_be_bytes()), properties(view));
+    format!("{} {} ID = {id}{AND}{properties}", index(base, def), with_or_and(def))
+}
+
+fn with_or_and(def: &IndexDef) -> &'static str {
+    if def.options.is_empty() { "WITH" } else { "AND" }
+}
+
+/// The view that holds an index's contents, which nobody makes.
+pub fn index_view(table: &TableDef, def: &ViewDef) -> String {
+    format!(
+        "/* Do NOT execute this statement! It's only for informational purposes.\n   This materialized view is the \
+         underlying materialized view of a secondary\n   index. It can be restored via restoring the index.\n\n{};\n*/",
+        view(table, def)
+    )
+}
+
 /// With the options and the id of the view that holds the index's contents.
 pub fn index_with_id(base: &TableDef, def: &IndexDef, view: &TableDef) -> String {
-    let with = if def.options.is_empty() { "WITH" } else { "AND" };
-    format!("{} {with} {} AND id = {}", index(base, def), properties(view), string(&view.id.to_string()))
+    let (with, id) = (with_or_and(def), string(&view.id.to_string()));
+    format!("{} {with} {} AND id = {id}", index(base, def), properties(view))
 }
 
 /// The table's statement with its id, so that the table keeps its identity when the statement is read again.

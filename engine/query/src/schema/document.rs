@@ -240,12 +240,16 @@ impl Document {
     }
 
     fn access(&self) -> Access {
-        let untouched = !self.entries.contains_key(&Target::Access(access::role_key(access::DEFAULT_SUPERUSER)));
+        let is_untouched = |key: String| !self.entries.contains_key(&Target::Access(key));
+        let defaults = access::Defaults {
+            superuser: is_untouched(access::role_key(access::DEFAULT_SUPERUSER)),
+            driver_level: is_untouched(access::service_level_key(access::DRIVER_LEVEL)),
+        };
         let record = |(target, entry): (&Target, &Entry)| match (target, &entry.statement) {
             (Target::Access(_), Some(statement)) => Record::decode(statement),
             _ => None,
         };
-        Access::new(self.entries.iter().filter_map(record), untouched)
+        Access::new(self.entries.iter().filter_map(record), defaults)
     }
 }
 

@@ -8,6 +8,7 @@ mod definitions;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use cql::Consistency;
 use definitions::{DEFINITIONS, GUARDRAILS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,26 @@ impl Kind {
     }
 }
 
+impl Definition {
+    /// What is read as the kind's may still be none of its values.
+    fn admits(&self, value: &Value) -> bool {
+        match value {
+            Value::List(words) if self.is_of_consistency_levels() => {
+                words.iter().all(|word| Consistency::from_name(word).is_some())
+            }
+            _ => true,
+        }
+    }
+
+    fn is_of_consistency_levels(&self) -> bool {
+        self.name.starts_with("write_consistency_levels_")
+    }
+
+    fn expected(&self) -> &'static str {
+        if self.is_of_consistency_levels() { "a list of consistency levels" } else { self.kind.expected() }
+    }
+}
+
 fn unquoted(text: &str) -> &str {
     let between = |quote| text.strip_prefix(quote).and_then(|rest: &str| rest.strip_suffix(quote));
     between('"').or_else(|| between('\'')).unwrap_or(text)
@@ -150,6 +171,8 @@ pub struct Settings {
     values: RefCell<BTreeMap<&'static str, (Value, Origin)>>,
     /// Kept, for each SELECT asks.
     has_guardrails: Cell<bool>,
+    /// Kept, for each write asks.
+    guards_writes: Cell<bool>,
 }
 
 /// By name, as [`definition`] finds them.
@@ -166,7 +189,7 @@ impl Settings {
     pub fn new(given: &[(String, String)]) -> Result<Self, SettingError> {
         let read = |d: &Definition| Some((d.name, (d.kind.read(d.default)?, Origin::Default)));
         let values = RefCell::new(DEFINITIONS.iter().filter_map(read).collect());
-        let settings = Self { values, has_guardrails: Cell::new(false) };
+        let settings = Self { values, has_guardrails: Cell::new(false), guards_writes: Cell::new(false) };
         for (name, value) in given {
             settings.set(name, value, Origin::Start)?;
         }
@@ -179,11 +202,14 @@ impl Settings {
         if !definition.live && origin == Origin::Cql {
             return Err(SettingError::Fixed(name.into()));
         }
-        let expected = definition.kind.expected();
+        let expected = definition.expected();
         let read = definition.kind.read(value);
+        let read = read.filter(|read| definition.admits(read));
         let read = read.ok_or_else(|| SettingError::Value { name: name.into(), value: value.into(), expected })?;
         self.values.borrow_mut().insert(definition.name, (read, origin));
         self.has_guardrails.set(self.guards());
+        let lists = ["write_consistency_levels_disallowed", "write_consistency_levels_warned"];
+        self.guards_writes.set(lists.iter().any(|list| !self.list(list).is_empty()));
         Ok(())
     }
 
@@ -195,6 +221,12 @@ impl Settings {
     /// Whether any threshold of a guardrail is set.
     pub fn has_guardrails(&self) -> bool {
         self.has_guardrails.get()
+    }
+
+    /// Whether any consistency level of writes is refused or warned of.
+    #[inline]
+    pub fn guards_writes(&self) -> bool {
+        self.guards_writes.get()
     }
 
     pub fn get(&self, name: &str) -> Option<(Value, Origin)> {
@@ -214,7 +246,6 @@ impl Settings {
         }
     }
 
-    /// Of a text, or of what is `true`, `false` or `warn`; empty for other kinds.
     /// A setting that names one of ours, with or without a package before it.
     pub fn class<T>(
         &self,
@@ -226,6 +257,7 @@ impl Settings {
         find(&value).ok_or(SettingError::Value { name: name.to_string(), value, expected })
     }
 
+    /// Of a text, or of what is `true`, `false` or `warn`; empty for other kinds.
     pub fn text(&self, name: &str) -> String {
         match self.values.borrow().get(name) {
             Some((Value::Text(value), _)) => value.clone(),
@@ -281,5 +313,6 @@ mod tests {
         assert_eq!(refused("num_tokens", "1"), SettingError::Fixed("num_tokens".into()));
         assert!(matches!(refused("twcs_max_window_count", "many"), SettingError::Value { .. }));
         assert!(matches!(refused("auto_snapshot", "2"), SettingError::Value { .. }));
+        assert!(matches!(refused("write_consistency_levels_warned", "ANY, SOME"), SettingError::Value { .. }));
     }
 }

@@ -12,7 +12,7 @@ pub(crate) mod values;
 mod virtual_definitions;
 mod virtual_rows;
 
-pub use stored::{PAXOS, is_stored, stored_tables};
+pub use stored::{BATCHES, PAXOS, is_stored, stored_tables};
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -15,7 +15,12 @@ use crate::ddl;
 /// What this node has promised, accepted and committed of conditional writes: Cassandra's `system.paxos`.
 pub const PAXOS: &str = "paxos";
 
+/// Logged batches under way: Cassandra's `system.batches`.
+pub const BATCHES: &str = "batches";
+
 const TABLES: &[&str] = &[
+    "CREATE TABLE system.batches (id timeuuid PRIMARY KEY, mutations frozen<list<blob>>, version int) \
+     WITH gc_grace_seconds = 0",
     "CREATE TABLE system.paxos (row_key blob, cf_id uuid, in_progress_ballot timeuuid, \
      most_recent_commit blob, most_recent_commit_at timeuuid, most_recent_commit_version int, proposal blob, \
      proposal_ballot timeuuid, proposal_version int, PRIMARY KEY (row_key, cf_id)) WITH gc_grace_seconds = 0",

@@ -100,6 +100,12 @@ fn requests(page: &mut Page, shards: &[Shard]) {
         let count = |shard: &Shard| shard.counts.named.get(name).copied().unwrap_or(0);
         page.each(shards, (name, "counter", "since the start"), count);
     }
+    page.head("cql_writes_per_consistency_level", "counter", "statements and batches that write");
+    for (at, shard) in shards.iter().enumerate() {
+        for (level, count) in &shard.counts.writes {
+            page.line("cql_writes_per_consistency_level", at, &[("consistency_level", level.name())], count);
+        }
+    }
     let drift = "transport_cql_client_timestamp_drift_histogram";
     page.head(drift, "histogram", "microseconds between clients' timestamps and the clock here");
     for (at, shard) in shards.iter().enumerate() {

@@ -1,9 +1,12 @@
-//! Functions of one row: native ones, those of vectors and sets, and users' own; and which of several with one name is
+//! Functions of one row: native ones, those of numbers and collections, and users' own; and which of several with one name is
 //! meant.
 //!
 //! As Cassandra's `FunctionResolver`: of the functions of a name those whose arguments fit; one that fits exactly goes
 //! before those that fit weakly, of which there must be one.
 
+mod collections;
+mod masking;
+mod math;
 mod native;
 pub(super) mod operation;
 mod user;
@@ -17,6 +20,9 @@ use super::restrictions::check_components;
 use super::{Context, Markers};
 use crate::error::{QueryError, invalid};
 
+use collections::OfCollection;
+use masking::Mask;
+use math::Math;
 use native::Native;
 pub(crate) use operation::Operation;
 pub(crate) use user::{UserAggregate, UserFunction};
@@ -28,6 +34,11 @@ pub(crate) enum Function {
     Similarity(Similarity),
     /// `a + b`
     Operation(Operation),
+    /// `round(a)`
+    Math(Math),
+    /// `map_keys(m)`; with the argument's type.
+    OfCollection(OfCollection, CqlType),
+    Mask(Mask),
     /// The elements that two sets of this type share.
     SetIntersection(CqlType),
     /// The token of a partition key.
@@ -99,7 +110,7 @@ fn find(
 ) -> Result<(Function, Vec<CqlType>), QueryError> {
     let lower = name.name.to_ascii_lowercase();
     let native = name.keyspace.as_deref().is_none_or(|keyspace| keyspace == "system");
-    if native && let Some(found) = generic(&lower, arguments, markers)? {
+    if native && let Some(found) = generic(name, &lower, arguments, markers)? {
         return Ok(found);
     }
     let mut candidates: Vec<(Function, Vec<CqlType>)> = Vec::new();
@@ -178,6 +189,7 @@ fn is_aggregate(name: &QualifiedName, native: bool, markers: &Markers) -> bool {
 
 /// Functions whose types follow from their arguments'.
 fn generic(
+    written: &QualifiedName,
     name: &str,
     arguments: &[Argument<'_>],
     markers: &Markers,
@@ -235,11 +247,59 @@ fn generic(
             }
             (Function::SetIntersection(ty.clone()), vec![ty.clone(), ty])
         }
+        // Younger than users' functions of these names may be.
+        name if is_of_types(name) && user::functions(written, markers)?.is_empty() => {
+            of_types(name, arguments, markers)?
+        }
         _ => match Similarity::named(name) {
             Some(similarity) => vector_similarity(similarity, arguments, markers)?,
             None => return Ok(None),
         },
     }))
+}
+
+fn is_of_types(name: &str) -> bool {
+    math::is_name(name) || collections::is_name(name) || masking::is_name(name)
+}
+
+/// A function of which there is one for each type that its first argument may have.
+fn of_types(
+    name: &str,
+    arguments: &[Argument<'_>],
+    markers: &Markers,
+) -> Result<(Function, Vec<CqlType>), QueryError> {
+    let is_mask = masking::is_name(name);
+    let first = match arguments {
+        [first] => first,
+        [first, ..] if is_mask => first,
+        _ => {
+            return Err(invalid!(
+                "Invalid number of arguments in call to function system.{name}: 1 required but {} provided",
+                arguments.len()
+            ));
+        }
+    };
+    let ty = first.natural_type(markers).ok_or_else(|| cannot_infer(&format!("system.{name}")))?;
+    if is_mask {
+        let (mask, types) = Mask::of(name, &ty, arguments.len())?;
+        let misfit = (0..types.len()).find(|&at| arguments[at].fit(&types[at], markers).is_none());
+        return match misfit {
+            Some(at) => {
+                Err(invalid!("Type error: argument {at} of function system.{name} is not of type {}", types[at]))
+            }
+            None => Ok((Function::Mask(mask), types)),
+        };
+    }
+    if collections::is_name(name) {
+        return Ok((Function::OfCollection(OfCollection::of(name, &ty)?, ty.clone()), vec![ty]));
+    }
+    match Math::of(name, &ty) {
+        Some(math) => Ok((Function::Math(math), vec![ty])),
+        None => Err(invalid!(
+            "Invalid call to function {name}, none of its type signatures match: system.{name} has no argument of type \
+             {ty}"
+        )),
+    }
 }
 
 fn cannot_infer(function: &str) -> QueryError {
@@ -296,6 +356,9 @@ impl Function {
             Function::Native(native) => native.name(),
             Function::Similarity(similarity) => similarity.name().to_string(),
             Function::Operation(operation) => operation.operator().symbol().to_string(),
+            Function::Math(math) => math.name(),
+            Function::OfCollection(function, _) => function.name(),
+            Function::Mask(mask) => mask.name(),
             Function::SetIntersection(_) => "system.set_intersection".to_string(),
             Function::Token => "system.token".to_string(),
             Function::User(user) => user.name(),
@@ -307,6 +370,9 @@ impl Function {
             Function::Native(native) => native.result(),
             Function::Similarity(_) => CqlType::Float,
             Function::Operation(operation) => operation.result(),
+            Function::Math(math) => math.result(),
+            Function::OfCollection(function, _) => function.result(),
+            Function::Mask(mask) => mask.result(),
             Function::SetIntersection(ty) => ty.clone(),
             Function::Token => CqlType::BigInt,
             Function::User(user) => user.result(),
@@ -321,6 +387,16 @@ impl Function {
         match self {
             Function::Native(native) => native.call(arguments, context),
             Function::Operation(operation) => operation.call(arguments),
+            Function::Mask(mask) => mask.call(arguments),
+            Function::Math(math) => match arguments {
+                // An empty value is no number.
+                [Some(value)] if !value.is_empty() => math.call(value).map(Some),
+                _ => Ok(None),
+            },
+            Function::OfCollection(function, ty) => match arguments {
+                [Some(value)] => function.call(ty, value),
+                _ => Ok(None),
+            },
             Function::Similarity(similarity) => of_two(&|a, b| Ok(similarity.of(a, b).to_be_bytes().to_vec())),
             Function::SetIntersection(ty) => of_two(&|a, b| {
                 let CqlType::Set(element) = ty else { return Ok(Vec::new()) };

@@ -1,7 +1,13 @@
 //! Guardrails: how much a statement may make or ask for, under Cassandra's names and in its words.
 //!
+//! What is counted is here; [`keyspace`], [`consistency`] and [`large`] have what is not.
+//!
 //! Each has a setting that warns and one that refuses, `tables_warn_threshold` and `tables_fail_threshold`; a negative
 //! one does neither. Who has logged in as a superuser is exempt.
+
+mod consistency;
+mod keyspace;
+pub(crate) mod large;
 
 use ast::TableChange;
 use cql::ast;
@@ -50,7 +56,7 @@ impl Node {
 
     /// The warnings about a change of the schema, which has not been made yet.
     pub(crate) fn guard_schema(&self, client: &Client, ddl: &Ddl) -> Result<Vec<String>, QueryError> {
-        let mut guard = Guard { node: self, warnings: Vec::new() };
+        let mut guard = Guard { node: self, warnings: self.guard_keyspace(ddl)? };
         if !self.is_guarded(client) {
             return Ok(guard.warnings);
         }
