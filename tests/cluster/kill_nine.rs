@@ -5,7 +5,8 @@
 //! 1. every acknowledged insert is there with its value,
 //! 2. every row whose delete was acknowledged is gone,
 //! 3. a register that is written again and again holds the last acknowledged version or a later attempted one,
-//! 4. nothing is there that nobody wrote.
+//! 4. nothing is there that nobody wrote,
+//! 5. a logged batch over several partitions has happened as a whole or not at all.
 //!
 //! A write whose answer never came may have happened or not.
 
@@ -24,6 +25,8 @@ use scylla::statement::unprepared::Statement;
 
 const ROUNDS: usize = 20;
 const WRITERS: usize = 24;
+/// Partitions of a batch.
+const TOGETHER: usize = 12;
 /// Large enough that a round's writes span many commit log blocks and some are torn by the kill.
 const VALUE_BYTES: usize = 700;
 
@@ -63,6 +66,7 @@ impl Client {
         for text in [
             "CREATE KEYSPACE IF NOT EXISTS killed WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
             "CREATE TABLE IF NOT EXISTS killed.t (key bigint PRIMARY KEY, version bigint, value text)",
+            "CREATE TABLE IF NOT EXISTS killed.together (key bigint PRIMARY KEY, version bigint)",
         ] {
             session.query_unpaged(text, &[]).await.expect("the schema");
         }
@@ -78,6 +82,29 @@ impl Client {
                 self.session.execute_unpaged(&self.insert, (key, version, value(key, version))).await.map(drop)
             }
             None => self.session.execute_unpaged(&self.delete, (key,)).await.map(drop),
+        }
+    }
+
+    /// The same version for every key, by one batch.
+    async fn apply_together(&self, version: i64) -> Result<(), ExecutionError> {
+        let insert = |key| format!("INSERT INTO killed.together (key, version) VALUES ({key}, {version});");
+        let batch: String = (0..TOGETHER).map(insert).collect();
+        self.session.query_unpaged(format!("BEGIN BATCH {batch} APPLY BATCH"), &[]).await.map(drop)
+    }
+
+    /// The version that all keys have. A batch that was under way is replayed soon after the start.
+    async fn together(&self) -> Option<i64> {
+        loop {
+            let all = self.session.query_unpaged("SELECT version FROM killed.together", &[]).await.expect("a page");
+            let all = all.into_rows_result().expect("rows");
+            let versions: Vec<i64> = all.rows::<(i64,)>().expect("versions").map(|row| row.expect("a row").0).collect();
+            match versions.as_slice() {
+                [] => return None,
+                [first, rest @ ..] if rest.len() + 1 == TOGETHER && rest.iter().all(|other| other == first) => {
+                    return Some(*first);
+                }
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
         }
     }
 
@@ -122,6 +149,26 @@ async fn write(
     }
 }
 
+/// Batches until one gets no answer; gives the last version that was acknowledged.
+async fn write_together(client: Arc<Client>, first: i64) -> i64 {
+    let mut version = first;
+    while client.apply_together(version + 1).await.is_ok() {
+        version += 1;
+    }
+    version
+}
+
+/// The version of the batches after a restart: the last acknowledged, or the one that was under way.
+async fn check_together(client: &Client, acknowledged: i64, round: usize) -> i64 {
+    let seen = tokio::time::timeout(Duration::from_secs(60), client.together()).await;
+    let seen = seen.unwrap_or_else(|_| panic!("after round {round}, a batch has happened in part")).unwrap_or(0);
+    assert!(
+        seen == acknowledged || seen == acknowledged + 1,
+        "after round {round}, batch {acknowledged} was acknowledged, and {seen} is there"
+    );
+    seen
+}
+
 /// Compares the table with what is known; what is seen after a restart is durable and becomes the known state.
 fn compare(seen: &BTreeMap<i64, i64>, known: &mut Known, round: usize) {
     for (key, row) in known.iter_mut() {
@@ -144,12 +191,14 @@ async fn twenty_kills_lose_nothing() {
     // Memtables this small are flushed several times a run: recovery meets SSTables, whole and half-written, too.
     let node = site.node(1, 1, Settings { commitlog_sync: "batch", memtable_mib: 2, ..Settings::default() });
     let known = Arc::new(Mutex::new(Known::new()));
-    let mut total = 0;
+    let (mut total, mut batch) = (0, 0);
     for round in 0..ROUNDS {
         let server = Server::start_node(&node);
         let client = Arc::new(Client::connect(&server).await);
         compare(&client.table().await, &mut known.lock().expect("no writer panics"), round);
+        batch = check_together(&client, batch, round).await;
 
+        let batches = tokio::spawn(write_together(client.clone(), batch));
         let acknowledged = Arc::new(AtomicUsize::new(0));
         let mut writers = tokio::task::JoinSet::new();
         for writer in 0..WRITERS {
@@ -165,10 +214,12 @@ async fn twenty_kills_lose_nothing() {
         }
         server.kill();
         while writers.join_next().await.is_some() {}
+        batch = batches.await.expect("no writer panics");
         total += acknowledged.load(Ordering::Relaxed);
     }
     let server = Server::start_node(&node);
     let client = Client::connect(&server).await;
     compare(&client.table().await, &mut known.lock().expect("no writer panics"), ROUNDS);
+    check_together(&client, batch, ROUNDS).await;
     eprintln!("{ROUNDS} kills, {total} acknowledged writes, none lost");
 }

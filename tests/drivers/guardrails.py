@@ -7,7 +7,8 @@ import sys
 import unittest
 
 import python_driver
-from cassandra import InvalidRequest
+from cassandra import ConsistencyLevel, InvalidRequest
+from cassandra.protocol import ConfigurationException
 from cassandra.query import SimpleStatement
 
 
@@ -97,6 +98,56 @@ class Guardrails(python_driver.Connected):
         )
         (refusal,) = self.guarded("tables", ["CREATE TABLE guarded (k int PRIMARY KEY)"], -1, 0)
         self.assertEqual(refusal, "Cannot have more than 0 tables, aborting the creation of table guarded")
+
+    def set(self, name, value):
+        self.session.execute("UPDATE system.config SET value = %s WHERE name = %s", [value, name])
+
+    def with_setting(self, name, value, statement):
+        """What a statement says while a setting of ScyllaDB's has a value."""
+        before = self.session.execute("SELECT value FROM system.config WHERE name = %s", [name]).one().value
+        self.set(name, value)
+        try:
+            return self.said(statement)
+        except ConfigurationException as error:
+            return [str(error).split('message="')[1][:-1]]
+        finally:
+            self.set(name, before)
+
+    def test_large_data(self):
+        table = self.table("k int PRIMARY KEY, v blob, s set<int>")
+        insert = SimpleStatement(f"INSERT INTO {table} (k, v, s) VALUES (1, 0x{'00' * 1100000}, {{1, 2, 3}})")
+        self.assertEqual(self.with_setting("large_cell_fail_threshold_mb", "1", insert), [])
+        self.session.execute(f"ALTER TABLE {table} WITH large_data_guardrails_enabled = true")
+        (refusal,) = self.with_setting("large_cell_fail_threshold_mb", "1", insert)
+        self.assertRegex(refusal, f"Large data guardrail: cell size of 1100000 bytes .*table={table}, column=v")
+        (warning,) = self.with_setting("compaction_collection_elements_count_warning_threshold", "2", insert)
+        self.assertIn("soft limit violation of cell size, collection size", warning)
+        self.session.execute(f"DELETE FROM {table} WHERE k = 1 BYPASS LARGE_DATA_GUARDRAILS")
+
+    def test_levels_of_writes(self):
+        table = self.table("k int PRIMARY KEY, v int")
+        for statement in [
+            f"INSERT INTO {table} (k, v) VALUES (1, 1)",
+            f"INSERT INTO {table} (k, v) VALUES (1, 1) IF NOT EXISTS",
+            f"BEGIN BATCH INSERT INTO {table} (k, v) VALUES (1, 1); UPDATE {table} SET v = 2 WHERE k = 2 APPLY BATCH",
+        ]:
+            statement = SimpleStatement(statement, consistency_level=ConsistencyLevel.ALL)
+            self.assertEqual(self.with_setting("write_consistency_levels_warned", "QUORUM", statement), [])
+            (warning,) = self.with_setting("write_consistency_levels_warned", "ALL, ANY", statement)
+            self.assertIn("ALL is listed in write_consistency_levels_warned", warning)
+            (refusal,) = self.with_setting("write_consistency_levels_disallowed", "ALL", statement)
+            self.assertIn("ALL is forbidden for writes", refusal)
+
+    def test_replication(self):
+        create = "CREATE KEYSPACE guarded WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        (refusal,) = self.with_setting("minimum_replication_factor_fail_threshold", "2", create)
+        self.assertIn("=1 is forbidden: it is below minimum_replication_factor_fail_threshold=2", refusal)
+        (warning,) = self.with_setting("minimum_replication_factor_warn_threshold", "2", create)
+        self.assertIn("=1 is below minimum_replication_factor_warn_threshold=2, which is not recommended", warning)
+        self.session.execute("DROP KEYSPACE guarded")
+        create = create.replace("NetworkTopologyStrategy", "SimpleStrategy")
+        (refusal,) = self.with_setting("replication_strategy_fail_list", "SimpleStrategy", create)
+        self.assertIn("SimpleStrategy is forbidden", refusal)
 
 
 if __name__ == "__main__":

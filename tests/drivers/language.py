@@ -4,6 +4,7 @@ As in python_driver.py, whose sessions and tables these tests use, everything he
 """
 
 import decimal
+import math
 import re
 import sys
 import unittest
@@ -169,6 +170,61 @@ class Changes(Language):
             self.refused(f"{create}{ttl}", message, ConfigurationException)
         counters = self.table("k int PRIMARY KEY, n counter")
         self.refused(f"ALTER TABLE {counters} ADD v int", "Cannot have a non counter column", ConfigurationException)
+
+
+class Functions(Language):
+    def setUp(self):
+        self.name = self.table(
+            "k int PRIMARY KEY, n int, d double, m map<text, int>, l list<int>, s set<int>, secret text"
+        )
+        self.session.execute(
+            f"INSERT INTO {self.name} (k, n, d, m, l, s, secret) VALUES "
+            "(1, -7, 2.5, {'a': 1, 'b': 2}, [3, 1, 2], {4, 5}, 'Alice')"
+        )
+
+    def one(self, expression):
+        return self.session.execute(f"SELECT {expression} AS x FROM {self.name} WHERE k = 1").one().x
+
+    def test_of_numbers(self):
+        for expression, value in [
+            ("abs(n)", 7),
+            ("exp(n)", 0),
+            ("log(d)", math.log(2.5)),
+            ("log10(d * 40)", 2.0),
+            ("round(d)", 3.0),
+            ("abs(d)", 2.5),
+        ]:
+            self.assertEqual(self.one(expression), value, expression)
+        self.refused(f"SELECT abs(secret) FROM {self.name}", "abs")
+
+    def test_of_collections(self):
+        for expression, value in [
+            ("map_keys(m)", {"a", "b"}),
+            ("map_values(m)", [1, 2]),
+            ("collection_count(m)", 2),
+            ("collection_count(l)", 3),
+            ("collection_min(l)", 1),
+            ("collection_max(s)", 5),
+            ("collection_sum(l)", 6),
+            ("collection_avg(s)", 4),
+        ]:
+            found = self.one(expression)
+            self.assertEqual(set(found) if isinstance(value, set) else found, value, expression)
+        name = self.session.execute(f"SELECT map_keys(m) FROM {self.name}").column_names
+        self.assertEqual(name, ["system.map_keys(m)"])
+        self.refused(f"SELECT map_keys(l) FROM {self.name}", "map_keys")
+
+    def test_of_secrets(self):
+        for expression, value in [
+            ("mask_null(n)", None),
+            ("mask_default(secret)", "****"),
+            ("mask_default(n)", 0),
+            ("mask_replace(secret, 'x')", "x"),
+            ("mask_inner(secret, 1, 2)", "A**ce"),
+            ("mask_outer(secret, 1, null)", "*lice"),
+            ("mask_inner(secret, null, 1, '#')", "####e"),
+        ]:
+            self.assertEqual(self.one(expression), value, expression)
 
 
 if __name__ == "__main__":

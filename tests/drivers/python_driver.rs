@@ -66,8 +66,18 @@ fn changes() {
 }
 
 #[test]
+fn functions_of_values() {
+    check_in("language.py", "Functions");
+}
+
+#[test]
 fn guardrails() {
     check_in("guardrails.py", "Guardrails");
+}
+
+#[test]
+fn captured() {
+    check_in("captured.py", "Captured");
 }
 
 #[test]

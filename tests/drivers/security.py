@@ -142,6 +142,41 @@ class Security(Connected):
         with self.assertRaises(InvalidRequest):
             self.session.execute(f"GRANT SELECT ON no_such_table TO {name}")
 
+    def test_conditions_and_indexes_need_permission_for_the_table(self):
+        table, name = self.table(), self.role()
+        session = self.as_role(name)
+        self.session.execute(f"GRANT MODIFY ON {table} TO {name}")
+        self.allowed(session, f"INSERT INTO {table} (p, v) VALUES (1, 1)")
+        # Its answer tells what is there.
+        self.refused(session, f"UPDATE {table} SET v = 2 WHERE p = 1 IF v = 3")
+        self.session.execute(f"GRANT SELECT ON {table} TO {name}")
+        self.allowed(session, f"UPDATE {table} SET v = 2 WHERE p = 1 IF v = 3")
+        self.session.execute(f"CREATE INDEX {table}_v ON {table} (v)")
+        self.refused(session, f"DROP INDEX {table}_v")
+        self.session.execute(f"GRANT ALTER ON {table} TO {name}")
+        self.allowed(session, f"DROP INDEX {table}_v")
+
+    def test_roles_and_levels_are_described(self):
+        name, member = self.role(), self.role("LOGIN = false")
+        self.session.execute(f"GRANT {name} TO {member}")
+        self.session.execute(f"GRANT SELECT ON KEYSPACE drivers TO {name}")
+        self.session.execute("CREATE SERVICE LEVEL IF NOT EXISTS slow WITH timeout = 2s AND shares = 5")
+        self.addCleanup(lambda: self.session.execute("DROP SERVICE LEVEL slow"))
+        self.session.execute(f"ATTACH SERVICE LEVEL slow TO {name}")
+        described = {row.create_statement for row in self.session.execute("DESCRIBE SCHEMA WITH INTERNALS")}
+        for statement in [
+            f"CREATE ROLE {name} WITH LOGIN = true AND SUPERUSER = false;",
+            f"GRANT {name} TO {member};",
+            f"GRANT SELECT ON KEYSPACE drivers TO {name};",
+            "CREATE SERVICE LEVEL slow WITH TIMEOUT = 2000ms AND SHARES = 5;",
+            "ALTER SERVICE LEVEL driver WITH WORKLOAD_TYPE = 'batch' AND SHARES = 200;",
+            f"ATTACH SERVICE LEVEL slow TO {name};",
+        ]:
+            self.assertIn(statement, described)
+        with_passwords = "DESCRIBE SCHEMA WITH INTERNALS AND PASSWORDS"
+        self.assertTrue(any("HASHED PASSWORD" in row.create_statement for row in self.session.execute(with_passwords)))
+        self.refused(self.as_role(name), with_passwords)
+
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,7 @@
 //! Schema statements: from text to definitions, and what each of them changes. Pure.
 
 mod alter;
+pub(crate) mod cdc;
 mod column_type;
 pub(crate) mod derived;
 mod function;
@@ -14,9 +15,9 @@ use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
 use types::{AggregateDef, FunctionDef, KeyspaceDef, Replication, TableDef, TableId, UserType};
 
 use column_type::UserTypesByName;
-pub(crate) use options::{apply_to_keyspace, new_table_options};
 pub(crate) use column_type::lookup as lookup_type;
 pub(crate) use function::{FunctionDdl, initial_state};
+pub(crate) use options::{apply_to_keyspace, new_table_options};
 pub(crate) use user_type::TypeDdl;
 
 use crate::error::{QueryError, invalid};
@@ -340,9 +341,11 @@ pub(crate) fn decide(
     now_us: i64,
 ) -> Result<Option<Decision>, QueryError> {
     derived::check(ddl, schema)?;
+    cdc::check(ddl, schema)?;
     let mut decision = decide_alone(ddl, schema, data_centres, now_us)?;
     if let Some(decision) = &mut decision {
         derived::follow(ddl, schema, decision);
+        cdc::follow(ddl, schema, now_us, decision)?;
     }
     Ok(decision)
 }

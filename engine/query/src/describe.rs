@@ -11,6 +11,7 @@ use cql::lexer::{self, TokenKind, quote_identifier as identifier};
 use cql::response::{ColumnSpec, EncodedMetadata, RowsWriter};
 use types::{CqlType, KeyspaceDef, TableDef, collection};
 
+use crate::ddl::cdc;
 use crate::error::{QueryError, invalid};
 use crate::execute::Client;
 use crate::node::Node;
@@ -183,9 +184,10 @@ impl Describe {
                 let mut all: Vec<Row> = shown.flat_map(|def| self.whole(def)).collect();
                 if self.internals {
                     let described = schema.access.describe(self.passwords).into_iter();
-                    all.extend(described.map(|one| {
-                        vec![None, Some(one.kind.to_string()), Some(one.name), Some(one.statement)]
-                    }));
+                    all.extend(
+                        described
+                            .map(|one| vec![None, Some(one.kind.to_string()), Some(one.name), Some(one.statement)]),
+                    );
                 }
                 rows(&statements, all)
             }
@@ -221,7 +223,7 @@ impl Describe {
             let names: std::collections::BTreeSet<String> = names(def, kind).into_iter().collect();
             rows.extend(names.iter().filter_map(|name| self.found(def, kind, name)).flatten());
         }
-        let bases = def.tables.values().filter(|table| table.view.is_none());
+        let bases = def.tables.values().filter(|table| table.view.is_none() && cdc::base_name(table).is_none());
         rows.extend(bases.flat_map(|table| self.table(def, table)));
         rows.extend(def.tables.values().filter_map(|view| view_row(def, view)));
         rows
@@ -271,8 +273,16 @@ impl Describe {
     /// A table and its indexes.
     fn table(&self, def: &KeyspaceDef, table: &TableDef) -> Vec<Row> {
         let text = if self.internals { describe::table_with_internals(table) } else { describe::table(table) };
+        if cdc::base_name(table).is_some() {
+            let mut row = element(&def.name, "table", &table.name);
+            row.push(Some(describe::log_for_reading(&text)));
+            return vec![row];
+        }
         let mut rows = vec![created(&def.name, "table", &table.name, text)];
         rows.extend(table.indexes.iter().map(|index| self.index(def, table, index)));
+        // The log is made with the table; what of it can be altered follows.
+        let log = def.tables.get(&cdc::log_name(&table.name)).filter(|_| cdc::Capture::of(table).is_some());
+        rows.extend(log.map(|log| created(&def.name, "table", &log.name, describe::properties_of_log(log))));
         rows
     }
 
@@ -340,7 +350,10 @@ fn what(words: &mut Words) -> Option<What> {
 
 fn names(def: &KeyspaceDef, kind: Kind) -> Vec<String> {
     match kind {
-        Kind::Table => def.tables.values().filter(|table| table.view.is_none()).map(|one| one.name.clone()).collect(),
+        Kind::Table => {
+            let own = |table: &&Arc<TableDef>| table.view.is_none() && cdc::base_name(table).is_none();
+            def.tables.values().filter(own).map(|one| one.name.clone()).collect()
+        }
         Kind::View => def.tables.values().filter(|table| table.view.is_some()).map(|one| one.name.clone()).collect(),
         Kind::Index => def.tables.values().flat_map(|table| &table.indexes).map(|index| index.name.clone()).collect(),
         Kind::Type => def.types.keys().cloned().collect(),

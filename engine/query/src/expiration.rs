@@ -121,13 +121,7 @@ fn is_ours(node: &Node, table: &TableDef, token: Token) -> Result<bool, String> 
     Ok(replicas.nodes().iter().find(|&&replica| node.is_alive(replica)) == Some(&node.me()))
 }
 
-async fn delete(
-    node: &Rc<Node>,
-    table: &TableDef,
-    of: &Partition,
-    row: &Row,
-    local_s: u32,
-) -> Result<(), String> {
+async fn delete(node: &Rc<Node>, table: &TableDef, of: &Partition, row: &Row, local_s: u32) -> Result<(), String> {
     let mut partition = Partition::new(of.key.clone());
     let deletion = Some(DeletionTime { timestamp: newest(row), local_s });
     match table.clustering.is_empty() {

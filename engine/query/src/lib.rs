@@ -6,6 +6,7 @@
 //!   `replica`: what this node does when it is asked.
 //! - [`settings`]: what a node can be told by name; `system.config` shows it.
 //! - `journal`: what is written down of requests: traces, slow queries, the audit log.
+//! - `cdc`: changes as rows of a table's log.
 //! - `expiration`: rows deleted when their TTL column says so.
 //! - `view`: views and indexes kept consistent with their tables.
 //! - [`Node`]: one shard's view of all that.
@@ -13,6 +14,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;
+mod cdc;
 mod clients;
 mod coordinator;
 mod counts;

@@ -39,6 +39,8 @@ pub struct TableOptions {
     /// `compression = {..}` as written; empty means uncompressed.
     pub compression: std::collections::BTreeMap<String, String>,
     pub caching: std::collections::BTreeMap<String, String>,
+    /// `cdc = {'enabled': true, ..}` as written, with what was left out: ScyllaDB's change data capture. Empty: never.
+    pub cdc: std::collections::BTreeMap<String, String>,
     /// The regular column that says when its row expires: ScyllaDB's per-row TTL.
     pub row_ttl: Option<String>,
     /// Options that are kept and shown but have no effect yet, by name.
@@ -56,6 +58,7 @@ impl Default for TableOptions {
             compaction: pairs(&[("class", "SizeTieredCompactionStrategy")]),
             compression: Default::default(),
             caching: pairs(&[("keys", "ALL"), ("rows_per_partition", "ALL")]),
+            cdc: Default::default(),
             row_ttl: None,
             other: Default::default(),
         }

@@ -113,9 +113,9 @@ impl Access {
 
 #[cfg(test)]
 mod tests {
+    use super::super::permission::PermissionSet;
     use super::super::record::Record;
     use super::super::{Defaults, Permission};
-    use super::super::permission::PermissionSet;
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ use types::{CqlType, TableDef};
 
 use super::permission::Permission;
 use super::resource::Resource;
+use crate::ddl::cdc;
 use crate::ddl::{Ddl, FunctionDdl, TypeDdl};
 use crate::plan::{Modify, Plan};
 use crate::schema::Schema;
@@ -40,10 +41,10 @@ fn is_readable_by_all(keyspace: &str, table: &str) -> bool {
     }
 }
 
-/// A table as a resource. A view is read, altered and dropped by who may do so with its base table.
+/// A table as a resource. A view, or a log of changes, is read, altered and dropped by who may do so with its base table.
 fn resource_of(table: &TableDef) -> Resource {
-    let name = table.view.as_ref().map_or(&table.name, |view| &view.base_name);
-    Resource::table(&table.keyspace, name)
+    let base = table.view.as_ref().map(|view| view.base_name.as_str()).or_else(|| cdc::base_name(table));
+    Resource::table(&table.keyspace, base.unwrap_or(&table.name))
 }
 
 /// What a condition finds is told, so it has to be readable.

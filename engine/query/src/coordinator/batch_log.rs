@@ -51,7 +51,8 @@ fn names(columns: &[ColumnDef]) -> Vec<u8> {
 
 /// A mutation with the names of the columns that it has by number.
 fn entry(table: &TableDef, mutation: &[u8]) -> Vec<u8> {
-    collection::write_tuple([Some(names(&table.statics).as_slice()), Some(&names(&table.regulars)), Some(mutation)])
+    let (statics, regulars) = (names(&table.statics), names(&table.regulars));
+    collection::write_tuple([Some(statics.as_slice()), Some(regulars.as_slice()), Some(mutation)])
 }
 
 /// Gives columns the numbers that they have in `columns`; those that are gone go with their values.
@@ -94,9 +95,9 @@ fn read_entry(bytes: &[u8], schema: &Schema) -> Result<Option<(Arc<TableDef>, Mu
 
 impl Node {
     /// Writes a batch down. Nothing of it may be sent before.
-    pub(crate) async fn log_batch(
+    pub(crate) async fn log_batch<'m>(
         self: &Rc<Self>,
-        mutations: impl Iterator<Item = (&TableDef, &[u8])>,
+        mutations: impl Iterator<Item = (&'m TableDef, &'m [u8])>,
     ) -> Result<Logged, QueryError> {
         self.trace(|| "Writing the batch to the batch log".to_string());
         let now_us = reactor::wall_us() as i64;
@@ -253,8 +254,7 @@ async fn replay(node: &Rc<Node>, min_age: Duration) -> Result<bool, String> {
     loop {
         let now_us = reactor::wall_us() as i64;
         let now_s = (now_us / 1_000_000) as u32;
-        let command =
-            ScanCommand { after: after.take(), limit_rows: PAGE_ROWS, ..ScanCommand::all(table.id, now_s) };
+        let command = ScanCommand { after: after.take(), limit_rows: PAGE_ROWS, ..ScanCommand::all(table.id, now_s) };
         let (partitions, more) = node.storage.scan(command).await.map_err(|error| error.to_string())?;
         let last = partitions.last().map(|last| (last.key.clone(), None));
         for partition in &partitions {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cql::ast::{Properties, PropertyValue};
 use types::{KeyspaceDef, Replication, TableId, TableOptions};
 
+use super::cdc;
 use crate::error::QueryError;
 use crate::guardrails::large;
 
@@ -194,6 +195,8 @@ pub(super) fn apply_to_table(
                 let given = map(name, value)?;
                 options.compression = storage::Compression::normal_options(given).map_err(QueryError::config)?;
             }
+            // Cassandra's is a flag, and means another thing.
+            "cdc" if matches!(value, PropertyValue::Map(_)) => options.cdc = cdc::read_options(map(name, value)?)?,
             "caching" => options.caching = caching(map(name, value)?)?,
             "id" => {
                 let invalid_id = |error| QueryError::config(format!("Invalid table id: {error}"));

@@ -30,7 +30,10 @@ pub(super) fn set(def: &mut TableDef, name: &str) -> Result<(), QueryError> {
         _ => return Err(invalid!("Cannot use a primary key column as the TTL column: {name}")),
     }
     if !matches!(column.ty, CqlType::Timestamp | CqlType::BigInt | CqlType::Int) {
-        return Err(invalid!("TTL column {name} must be of type timestamp, bigint or int, but is of type {}", column.ty));
+        return Err(invalid!(
+            "TTL column {name} must be of type timestamp, bigint or int, but is of type {}",
+            column.ty
+        ));
     }
     def.options.row_ttl = Some(name.to_string());
     Ok(())

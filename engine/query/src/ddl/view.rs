@@ -85,7 +85,7 @@ pub(crate) fn check_options(view: &TableDef) -> Result<(), QueryError> {
              the same time than the corresponding data in the parent table."
         ));
     }
-    if view.options.other.get("cdc").is_some_and(|cdc| cdc.contains("true")) {
+    if !view.options.cdc.is_empty() || view.options.other.get("cdc").is_some_and(|cdc| cdc.contains("true")) {
         return Err(invalid!("Cannot enable CDC for a materialized view"));
     }
     Ok(())

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cql::Consistency;
-use cql::response::RowsWriter;
+use cql::response::{RowsWriter, WriteType};
 use storage::{Bytes, Clustering, Partition, ReadCommand, Row, Slice};
-use types::{TableDef, partition_key_components};
+use types::{TableDef, Token, partition_key_components};
 
-use super::{Execution, Outcome};
 use super::current::Current;
 use super::modify::{encode, now_s, partitions};
 use super::rows::View;
+use super::{Execution, Outcome};
 use crate::coordinator::{Attempt, Verdict};
 use crate::error::{QueryError, invalid, server};
 use crate::node::Node;
@@ -33,7 +33,12 @@ struct Seen {
     applied: bool,
     partition: Option<Partition>,
     warning: Option<String>,
+    /// Of the table's log.
+    change: Option<(Token, Vec<u8>)>,
 }
+
+/// A mutation, a warning, and a mutation of the table's log.
+type Written = (Option<Vec<u8>>, Option<String>, Option<(Token, Vec<u8>)>);
 
 impl Node {
     /// RESULT Rows: a row for each statement.
@@ -78,31 +83,36 @@ impl Node {
             .compare_and_set(attempt, |partition, timestamp| {
                 let empty = Partition::new(key.to_vec());
                 let applied = holds(table, partition.unwrap_or(&empty), &parts, &context)?;
-                let (mutation, warning) = match applied {
+                let (mutation, warning, change) = match applied {
                     true => {
                         let needs_current = parts.iter().any(|part| part.modify.needs_current());
                         let current = Current::of(partition.filter(|_| needs_current));
-                        self.mutation(&key, &parts, timestamp, &current, &context)?
+                        self.mutation(partition, &key, &parts, timestamp, &current, &context)?
                     }
-                    false => (None, None),
+                    false => (None, None, None),
                 };
-                Ok(Verdict { value: Seen { applied, partition: partition.cloned(), warning }, mutation })
+                Ok(Verdict { value: Seen { applied, partition: partition.cloned(), warning, change }, mutation })
             })
             .await?;
+        if let Some((token, bytes)) = &seen.change {
+            let (level, kind) = (parameters.consistency, WriteType::Cdc);
+            self.write(&table.keyspace, *token, bytes.clone(), level, kind, timeout).await?;
+        }
         let body = encode_answer(table, &key, answer, &parts, &seen, skip_metadata, &context)?;
         Ok(Outcome::Body(body).warn_all(seen.warning))
     }
 
-    /// Everything that the statements write, with one timestamp, and what the client is warned of.
+    /// Everything that the statements write, with one timestamp, what the client is warned of, and what is logged.
     fn mutation(
         &self,
+        before: Option<&Partition>,
         key: &Bytes,
         parts: &[Part<'_>],
         timestamp: i64,
         current: &Current,
         context: &Context,
-    ) -> Result<(Option<Vec<u8>>, Option<String>), QueryError> {
-        let Some(first) = parts.first().map(|part| part.modify) else { return Ok((None, None)) };
+    ) -> Result<Written, QueryError> {
+        let Some(first) = parts.first().map(|part| part.modify) else { return Ok((None, None, None)) };
         let table = &first.table;
         let mut together = Partition::new(key.to_vec());
         for part in parts {
@@ -115,7 +125,14 @@ impl Node {
         let together = [together];
         let warning = if first.guards_large_data { self.guard_large(table, &together)? } else { None };
         let [together] = together;
-        Ok(((!together.is_empty()).then(|| encode(table, together)), warning))
+        if together.is_empty() {
+            return Ok((None, warning, None));
+        }
+        let change = match &first.log {
+            Some(log) => Some(self.logged_change(table, log, &together, before)?),
+            None => None,
+        };
+        Ok((Some(encode(table, together)), warning, change))
     }
 }
 

@@ -13,6 +13,7 @@ use types::{ColumnDef, TableDef, TableId, Token};
 
 use super::current::Current;
 use super::{Execution, arithmetic, deltas, element};
+use crate::cdc::Log;
 use crate::coordinator::batch_log;
 use crate::error::{QueryError, invalid};
 use crate::node::Node;
@@ -244,6 +245,9 @@ impl Node {
         if modify.counts() {
             return Box::pin(self.count(table, partitions, consistency)).await.map(|()| None);
         }
+        if let Some(log) = &modify.log {
+            Box::pin(self.log_changes(modify, log, &partitions, consistency, timeout)).await?;
+        }
         let warning = if modify.guards_large_data { self.guard_large(table, &partitions)? } else { None };
         let kind = if partitions.len() > 1 { WriteType::UnloggedBatch } else { WriteType::Simple };
         let mutations: Vec<(Token, Vec<u8>)> = partitions
@@ -255,6 +259,21 @@ impl Node {
             self.write(&table.keyspace, token, mutation, consistency, kind, timeout).await?;
         }
         Ok(warning)
+    }
+
+    /// Writes what a statement changes to the table's log.
+    async fn log_changes(
+        self: &Rc<Self>,
+        modify: &Modify,
+        log: &Log,
+        partitions: &[Partition],
+        consistency: Consistency,
+        timeout: Option<Duration>,
+    ) -> Result<(), QueryError> {
+        for (token, bytes) in self.logged_changes(&modify.table, log, partitions, consistency).await? {
+            self.write(&modify.table.keyspace, token, bytes, consistency, WriteType::Cdc, timeout).await?;
+        }
+        Ok(())
     }
 
     /// The statements of a batch: one mutation for each partition that they touch. If there are several, those of a
@@ -305,10 +324,19 @@ impl Node {
             BatchKind::Logged => WriteType::Batch,
             _ => WriteType::UnloggedBatch,
         };
+        let mut changes = Vec::new();
+        for (modify, partition) in together.values() {
+            if let Some(log) = &modify.log {
+                let partition = std::slice::from_ref(partition);
+                let logged = self.logged_changes(&modify.table, log, partition, consistency).await?;
+                changes.extend(logged.into_iter().map(|(token, bytes)| (*modify, token, bytes)));
+            }
+        }
         let encoded: Vec<(&Modify, Token, Vec<u8>)> = together
             .into_values()
             .filter(|(_, partition)| !partition.is_empty())
             .map(|(modify, partition)| (modify, Token::of_key(&partition.key), encode(&modify.table, partition)))
+            .chain(changes)
             .collect();
         warnings.extend(self.check_batch_size(&encoded)?);
         let mut logged = None;

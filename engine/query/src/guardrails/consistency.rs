@@ -16,9 +16,8 @@ impl Node {
 
     #[cold]
     fn guard_level(&self, consistency: Consistency) -> Result<Option<String>, QueryError> {
-        let is_in = |list: &str| {
-            self.settings.list(list).iter().any(|name| Consistency::from_name(name) == Some(consistency))
-        };
+        let is_in =
+            |list: &str| self.settings.list(list).iter().any(|name| Consistency::from_name(name) == Some(consistency));
         if is_in("write_consistency_levels_disallowed") {
             self.counts.note("cql_write_consistency_levels_disallowed_violations");
             return Err(invalid!(

@@ -1,7 +1,6 @@
 //! Replication strategies and factors that are refused or warned of, under Scylla's names. They hold for superusers too,
 //! as Scylla's do.
 
-use cql::response::ErrorKind;
 use types::{KeyspaceDef, Replication};
 
 use crate::ddl::Ddl;
@@ -61,8 +60,7 @@ fn check(settings: &Settings, keyspace: &KeyspaceDef) -> Result<Vec<Violation>, 
                 return Err((metric(name, "fail"), told));
             }
             if let Some(threshold) = threshold("warn") {
-                let told =
-                    format!("Replication factor {dc}={factor} is {word} {threshold}, which is not recommended");
+                let told = format!("Replication factor {dc}={factor} is {word} {threshold}, which is not recommended");
                 warnings.push((metric(name, "warn"), told));
             }
         }
@@ -93,7 +91,7 @@ impl Node {
         };
         match check(&self.settings, &def) {
             Ok(warnings) => Ok(warnings.into_iter().map(|(metric, told)| self.counted(metric, told)).collect()),
-            Err((metric, told)) => Err(QueryError::new(ErrorKind::Config, self.counted(metric, told))),
+            Err((metric, told)) => Err(QueryError::config(self.counted(metric, told))),
         }
     }
 
@@ -122,7 +120,10 @@ mod tests {
         let simple = [("class", "SimpleStrategy"), ("replication_factor", "2")];
         let topology = [("class", "NetworkTopologyStrategy"), ("dc1", "2"), ("dc2", "0")];
         let warned = told(&[], &simple).unwrap();
-        assert_eq!(warned, ["Replication strategy SimpleStrategy is not recommended: see replication_strategy_warn_list"]);
+        assert_eq!(
+            warned,
+            ["Replication strategy SimpleStrategy is not recommended: see replication_strategy_warn_list"]
+        );
         assert!(told(&[], &topology).unwrap().is_empty());
         let refused = told(&[("restrict_replication_simplestrategy", "true")], &simple).unwrap_err();
         assert!(refused.contains("forbidden"), "{refused}");
@@ -131,6 +132,9 @@ mod tests {
                         recommended";
         assert_eq!(warned, [expected]);
         let refused = told(&[("maximum_replication_factor_fail_threshold", "1")], &topology).unwrap_err();
-        assert_eq!(refused, "Replication factor dc1=2 is forbidden: it is above maximum_replication_factor_fail_threshold=1");
+        assert_eq!(
+            refused,
+            "Replication factor dc1=2 is forbidden: it is above maximum_replication_factor_fail_threshold=1"
+        );
     }
 }

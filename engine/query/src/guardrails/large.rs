@@ -129,11 +129,7 @@ fn check(
 
 impl Node {
     /// Of a table that [`guards`]: what the client is warned of.
-    pub(crate) fn guard_large(
-        &self,
-        table: &TableDef,
-        partitions: &[Partition],
-    ) -> Result<Option<String>, QueryError> {
+    pub(crate) fn guard_large(&self, table: &TableDef, partitions: &[Partition]) -> Result<Option<String>, QueryError> {
         let soft = journal::storage::thresholds(&self.settings);
         let over = check(table, partitions, &soft, &limits(&self.settings))?;
         if over.is_empty() || !self.settings.flag("large_data_cql_warnings") {

@@ -8,6 +8,7 @@ use types::{ColumnDef, ColumnKind, CqlType, TableDef};
 
 use super::restrictions::{analyse, column, out_of_order};
 use super::{Change, Conditions, JsonMember, KeyPlan, Markers, PartitionPlan, SlicePlan, Source};
+use crate::cdc::Log;
 use crate::error::{QueryError, invalid};
 use crate::guardrails::large;
 
@@ -55,6 +56,8 @@ pub(crate) struct Modify {
     pub timeout: Option<Source>,
     /// `IF ..`
     pub condition: Option<Box<Conditions>>,
+    /// Where changes are logged.
+    pub log: Option<Box<Log>>,
     /// Whether the table asks for its writes to be held against the limits of what is large.
     pub guards_large_data: bool,
 }
@@ -187,6 +190,7 @@ pub(super) fn insert_json(
         timeout,
         condition: None,
         guards_large_data: large::guards(&table),
+        log: Log::of(&table, &markers.schema),
         table,
     }
     .with_condition(condition)
@@ -353,8 +357,8 @@ fn base(
     };
     let (timestamp, ttl, timeout) = (None, None, None);
     let (cells, statics, condition) = (Vec::new(), Vec::new(), None);
-    let guards_large_data = large::guards(&table);
-    Ok(Modify { table, kind, key, target, cells, statics, timestamp, ttl, timeout, condition, guards_large_data })
+    let (guards_large_data, log) = (large::guards(&table), Log::of(&table, &markers.schema));
+    Ok(Modify { table, kind, key, target, cells, statics, timestamp, ttl, timeout, condition, log, guards_large_data })
 }
 
 fn missing(table: &TableDef, relations: &[Relation]) -> String {

@@ -126,8 +126,25 @@ fn property_list(options: &TableOptions) -> Vec<String> {
         format!("default_time_to_live = {}", options.default_time_to_live_s),
         format!("gc_grace_seconds = {}", options.gc_grace_seconds),
     ];
+    if !options.cdc.is_empty() {
+        list.push(format!("cdc = {}", map_of(&options.cdc)));
+    }
     list.extend(options.other.iter().map(|(name, value)| format!("{name} = {value}")));
     list
+}
+
+/// What is to be done to a log of changes, which is made with its table.
+pub fn properties_of_log(log: &TableDef) -> String {
+    format!("ALTER TABLE {}.{} WITH {}", identifier(&log.keyspace), identifier(&log.name), properties(log))
+}
+
+/// The statement of a log of changes, which nobody executes.
+pub fn log_for_reading(statement: &str) -> String {
+    format!(
+        "/* Do NOT execute this statement! It's only for informational purposes.\n   A CDC log table is created \
+         automatically when creating the base with CDC\n   enabled option or creating the vector index on the base \
+         table's vector column.\n\n{statement};\n*/"
+    )
 }
 
 /// A view's statement.

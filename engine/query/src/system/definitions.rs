@@ -56,6 +56,10 @@ pub(super) const TABLES: &[&str] = &[
      PRIMARY KEY (table_name, index_name))",
     "CREATE TABLE system_distributed.view_build_status (keyspace_name text, view_name text, host_id uuid, \
      status text, PRIMARY KEY ((keyspace_name, view_name), host_id))",
+    "CREATE TABLE system_distributed.cdc_generation_timestamps (key text, time timestamp, expired timestamp, \
+     PRIMARY KEY (key, time)) WITH CLUSTERING ORDER BY (time DESC)",
+    "CREATE TABLE system_distributed.cdc_streams_descriptions_v2 (time timestamp, range_end bigint, \
+     streams frozen<set<blob>>, PRIMARY KEY (time, range_end))",
     "CREATE TABLE system_virtual_schema.keyspaces (keyspace_name text PRIMARY KEY)",
     "CREATE TABLE system_virtual_schema.tables (keyspace_name text, table_name text, comment text, \
      PRIMARY KEY (keyspace_name, table_name))",

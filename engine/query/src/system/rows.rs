@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use storage::{Clustering, Liveness, Partition, Row, Stamp};
 use types::{
-    AggregateDef, ColumnDef, ColumnKind, CqlType, FunctionDef, KeyspaceDef, TableDef, UserType, collection,
+    AggregateDef, ColumnDef, ColumnKind, CqlType, FunctionDef, KeyspaceDef, TableDef, Token, UserType, collection,
     serialize_partition_key,
 };
 
 use super::facts::Facts;
-use super::values::{Values, boolean, double, inet, int, map, set, text, uuid};
+use super::values::{Values, bigint, boolean, double, inet, int, map, set, text, uuid};
 use super::{CQL_VERSION, NodeView, RELEASE_VERSION, View, virtual_rows};
-use crate::access;
+use crate::{access, cdc};
 
 fn list(items: &[String]) -> Vec<u8> {
     collection::write_collection(items.len(), items.iter().map(String::as_bytes))
@@ -54,6 +54,14 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
         ("system_schema", "views" | "indexes")
         | ("system", "built_views" | "IndexInfo")
         | ("system_distributed", "view_build_status") => super::derived::rows(table, view),
+        ("system_distributed", "cdc_generation_timestamps") => {
+            vec![BTreeMap::from([("key", text("timestamps")), ("time", bigint(GENERATION_MS))])]
+        }
+        ("system_distributed", "cdc_streams_descriptions_v2") => {
+            let mut ring: Vec<Token> = view.nodes().flat_map(|node| node.tokens.iter().copied().map(Token)).collect();
+            ring.sort();
+            cdc::streams(ring.into_iter()).map(|(end, id)| stream_row(end, id)).collect()
+        }
         ("system_auth", name) => access::tables::rows(name, &view.schema.access),
         (
             "system",
@@ -61,6 +69,17 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
         ) => access::tables::rows(name, &view.schema.access),
         _ => virtual_rows::rows(table, view, facts),
     }
+}
+
+/// The ring is fixed, and so are the streams: one generation, from before anything was written.
+const GENERATION_MS: i64 = 1;
+
+fn stream_row(end: Token, id: [u8; 16]) -> Values {
+    BTreeMap::from([
+        ("time", bigint(GENERATION_MS)),
+        ("range_end", bigint(end.0)),
+        ("streams", collection::write_collection(1, [&id[..]])),
+    ])
 }
 
 fn local(view: &View<'_>) -> Values {

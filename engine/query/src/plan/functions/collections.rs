@@ -51,16 +51,10 @@ impl OfCollection {
             ("map_keys", CqlType::Map(key, _), _) => (Kind::Keys, CqlType::set((**key).clone())),
             ("map_values", CqlType::Map(_, value), _) => (Kind::Values, CqlType::list((**value).clone())),
             ("map_keys" | "map_values", ..) => return Err(wanted("map")),
-            ("collection_count", CqlType::Map(..), _) | ("collection_count", _, Some(_)) => {
-                (Kind::Count, CqlType::Int)
-            }
+            ("collection_count", CqlType::Map(..), _) | ("collection_count", _, Some(_)) => (Kind::Count, CqlType::Int),
             ("collection_count", ..) => return Err(wanted("collection")),
-            ("collection_min", _, Some(element)) => {
-                (Kind::Aggregate(Aggregate::Min(element.clone())), element.clone())
-            }
-            ("collection_max", _, Some(element)) => {
-                (Kind::Aggregate(Aggregate::Max(element.clone())), element.clone())
-            }
+            ("collection_min", _, Some(element)) => (Kind::Aggregate(Aggregate::Min(element.clone())), element.clone()),
+            ("collection_max", _, Some(element)) => (Kind::Aggregate(Aggregate::Max(element.clone())), element.clone()),
             ("collection_min" | "collection_max", ..) => return Err(wanted("set or list")),
             ("collection_sum", _, Some(element)) if element.is_number() => {
                 (Kind::Aggregate(Aggregate::Sum(element.clone())), element.clone())

@@ -50,9 +50,7 @@ fn default_of(ty: &CqlType) -> Vec<u8> {
         // The first of version 1 and of its variant.
         CqlType::TimeUuid => vec![0, 0, 0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0, 0, 0, 0, 0],
         CqlType::Duration => vec![0; 3],
-        CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) => {
-            collection::write_collection(0, std::iter::empty())
-        }
+        CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) => collection::write_collection(0, std::iter::empty()),
         CqlType::Tuple(types) => fields(types.iter()),
         CqlType::Udt(udt) => fields(udt.field_types()),
         CqlType::Vector(element, dimension) => {
@@ -119,7 +117,10 @@ impl Mask {
                 let padding = argument(3).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or("*");
                 let mut padding = padding.chars();
                 let (Some(pad), None) = (padding.next(), padding.next()) else {
-                    return Err(invalid!("The padding argument for function {} should be single-character", self.name()));
+                    return Err(invalid!(
+                        "The padding argument for function {} should be single-character",
+                        self.name()
+                    ));
                 };
                 let length = text.chars().count();
                 let (first, last) = (count(1), length.saturating_sub(count(2)));

@@ -263,11 +263,7 @@ fn is_of_types(name: &str) -> bool {
 }
 
 /// A function of which there is one for each type that its first argument may have.
-fn of_types(
-    name: &str,
-    arguments: &[Argument<'_>],
-    markers: &Markers,
-) -> Result<(Function, Vec<CqlType>), QueryError> {
+fn of_types(name: &str, arguments: &[Argument<'_>], markers: &Markers) -> Result<(Function, Vec<CqlType>), QueryError> {
     let is_mask = masking::is_name(name);
     let first = match arguments {
         [first] => first,
