@@ -76,26 +76,39 @@ fn messages_between_shards_are_answered() {
     assert!(outcome.value[3].1 < 20_000);
 }
 
-#[test]
-fn garbage_stops_the_host() {
+/// How long a host stands still in 10 s, in ms, whose first shard leaves 1,000 bytes of garbage every 100 us; and how
+/// often that came to its turn.
+fn collections(mut model: HostModel, old: Option<OldModel>) -> (u64, usize) {
+    model.cpu.set_garbage(Work::MemtableInsert, 1000);
+    model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old });
     let outcome = sim::run(1, Settings::default(), |world| {
-        let mut model = model(2);
-        model.cpu.set_garbage(Work::MemtableInsert, 1000);
-        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old: None });
-        let host = world.add_host(ip(1), model);
-        world.boot(host, move |boot| async move {
-            loop {
-                if boot.shard == 0 {
-                    charge(Work::MemtableInsert, 0);
+        let host = world.add_host(ip(1), model.clone());
+        let log = Log::new();
+        let turns = log.clone();
+        world.boot(host, move |boot| {
+            let turns = turns.clone();
+            async move {
+                loop {
+                    if boot.shard == 0 {
+                        charge(Work::MemtableInsert, 0);
+                    }
+                    time::sleep(Duration::from_micros(90)).await;
+                    if boot.shard == 0 {
+                        turns.push(());
+                    }
                 }
-                time::sleep(Duration::from_micros(90)).await;
             }
         });
         world.run_until(10 * S);
-        world.host_counters(host)
+        (world.host_counters(host).paused_ns / MS, log.all().len())
     });
+    outcome.value
+}
+
+#[test]
+fn garbage_stops_the_host() {
+    let (paused_ms, _) = collections(model(2), None);
     // 100 ms of work (1,000 x 100 us), then a pause of 50 ms.
-    let paused_ms = outcome.value.paused_ns / MS;
     assert!((3_200..3_450).contains(&paused_ms), "{paused_ms}");
 }
 
@@ -168,30 +181,11 @@ fn a_pool_does_as_much_at_once_as_it_has_processors() {
 
 #[test]
 fn a_pool_stands_still_while_garbage_is_collected() {
-    let outcome = sim::run(1, Settings::default(), |world| {
-        let mut model = model(1);
-        model.cpus_per_shard = 4;
-        model.cpu.set_garbage(Work::MemtableInsert, 1000);
-        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old: None });
-        let host = world.add_host(ip(1), model);
-        let log = Log::new();
-        let seen = log.clone();
-        world.boot(host, move |_| {
-            let log = seen.clone();
-            async move {
-                loop {
-                    charge(Work::MemtableInsert, 0);
-                    time::sleep(Duration::from_micros(90)).await;
-                    log.push(());
-                }
-            }
-        });
-        world.run_until(10 * S);
-        (world.host_counters(host).paused_ns / MS, log.all().len())
-    });
-    let (paused_ms, done) = outcome.value;
+    let mut pool = model(1);
+    pool.cpus_per_shard = 4;
+    let (paused_ms, turns) = collections(pool, None);
     assert!((3_200..3_450).contains(&paused_ms), "{paused_ms}");
-    assert!((65_000..67_500).contains(&done), "{done}");
+    assert!((65_000..67_500).contains(&turns), "{turns}");
 }
 
 /// Shards that work, 10 us at a time, for 10 ms: how many pieces each has done.
@@ -285,23 +279,9 @@ fn a_pool_has_whole_cores_until_it_needs_more_and_its_threads_contend() {
 
 #[test]
 fn what_outlives_young_collections_stops_the_host_for_longer() {
-    let outcome = sim::run(1, Settings::default(), |world| {
-        let mut model = model(1);
-        model.cpu.set_garbage(Work::MemtableInsert, 1000);
-        let old = OldModel { promoted: 0.1, every_bytes: 1_000_000, pause: Latency::constant(500 * MS) };
-        model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old: Some(old) });
-        let host = world.add_host(ip(1), model);
-        world.boot(host, move |_| async {
-            loop {
-                charge(Work::MemtableInsert, 0);
-                time::sleep(Duration::from_micros(90)).await;
-            }
-        });
-        world.run_until(10 * S);
-        world.host_counters(host)
-    });
+    let old = OldModel { promoted: 0.1, every_bytes: 1_000_000, pause: Latency::constant(500 * MS) };
+    let (paused_ms, _) = collections(model(1), Some(old));
     // Ten times 100 ms of work and a pause of 50 ms, then one of 500 ms: 1 s of 2 s.
-    let paused_ms = outcome.value.paused_ns / MS;
     assert!((4_700..5_300).contains(&paused_ms), "{paused_ms}");
 }
 

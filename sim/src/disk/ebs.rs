@@ -3,12 +3,10 @@
 //! A request counts once per accounting unit begun (256 KiB). The instance's own caps for all its volumes come before,
 //! see [`super::device::SharedLimits`].
 
-use super::device::{Direction, Request};
-use super::model::{DirectionModel, DiskModel};
-use super::part::episodes::Episodes;
-use super::part::flush::FlushQueue;
+use super::device::Request;
+use super::model::DiskModel;
+use super::part::core::Core;
 use super::part::limits::Limits;
-use super::part::side::{Demand, Side};
 use crate::random::Generator;
 use crate::server::{RateServer, Served};
 
@@ -17,60 +15,40 @@ use crate::server::{RateServer, Served};
 pub(super) const TOKENS_NS: u64 = 20_000_000;
 
 pub(super) struct Volume {
-    read: Side,
-    write: Side,
+    core: Core,
     total: Option<Limits>,
     credits: Option<RateServer>,
-    episodes: Episodes,
-    flushes: FlushQueue,
-    accounting_unit: u64,
-    random: Generator,
 }
 
 impl Volume {
-    pub fn new(model: &DiskModel, mut random: Generator) -> Self {
-        let side = |direction: &DirectionModel| {
-            let limits = Limits::new(direction.iops, direction.bandwidth).by_tokens(TOKENS_NS);
-            Side::new(limits, model.channels, direction.service.clone())
-        };
-        let episodes_random = if model.episodes.is_empty() { random.clone() } else { random.split() };
+    pub fn new(model: &DiskModel, random: Generator) -> Self {
+        let limits = |iops, bandwidth| Limits::new(iops, bandwidth).by_tokens(TOKENS_NS);
+        let (read, write) = (&model.read, &model.write);
+        let sides = (limits(read.iops, read.bandwidth), limits(write.iops, write.bandwidth));
         Self {
-            read: side(&model.read),
-            write: side(&model.write),
-            total: model.total.map(|(iops, bandwidth)| Limits::new(iops, bandwidth).by_tokens(TOKENS_NS)),
+            core: Core::new(model, sides.0, sides.1, random),
+            total: model.total.map(|(iops, bandwidth)| limits(iops, bandwidth)),
             credits: model.credits.as_ref().map(|c| RateServer::with_burst(c.baseline, c.burst, c.full)),
-            episodes: Episodes::new(&model.episodes, episodes_random),
-            flushes: FlushQueue::new(model.flush_ns, model.power_loss_protected),
-            accounting_unit: model.accounting_unit,
-            random,
         }
     }
 
     pub fn serve(&mut self, at: u64, not_before: u64, request: Request) -> Served {
-        let Request { direction, bytes, .. } = request;
-        let operations = bytes.div_ceil(self.accounting_unit).max(1);
-        let left = self.episodes.left(at);
-        let mut not_before = not_before.max(left.stalled_until);
+        let mut demand = self.core.demand(at, not_before, request);
         if let Some(total) = &mut self.total {
-            not_before = not_before.max(total.admit(at, operations, bytes, left.rates));
+            let admitted = total.admit(at, demand.operations, demand.bytes, demand.share);
+            demand.not_before = demand.not_before.max(admitted);
         }
         if let Some(credits) = &mut self.credits {
-            not_before = not_before.max(credits.serve(at, operations).starts_at);
+            demand.not_before = demand.not_before.max(credits.serve(at, demand.operations).starts_at);
         }
-        let random = self.random.next_u64();
-        let demand = Demand { at, not_before, operations, bytes, share: left.rates, random };
-        match direction {
-            Direction::Read => self.read.serve(demand),
-            Direction::Write => self.write.serve(demand),
-        }
+        self.core.serve(request.direction, demand)
     }
 
     pub fn flush(&mut self, at: u64) -> u64 {
-        self.flushes.flush(at)
+        self.core.flush(at)
     }
 
     pub fn busy_ns(&self) -> u64 {
-        let sides = self.read.limits.busy_ns().max(self.write.limits.busy_ns());
-        self.total.as_ref().map_or(sides, |total| total.busy_ns())
+        self.total.as_ref().map_or(self.core.busy_ns(), |total| total.busy_ns())
     }
 }

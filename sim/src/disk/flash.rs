@@ -4,12 +4,11 @@
 //! along the family's curve, reads do not slow them. A filled drive writes at its best rate while it has clean blocks.
 
 use super::device::{Direction, Request};
-use super::model::{DirectionModel, DiskModel};
-use super::part::episodes::Episodes;
-use super::part::flush::FlushQueue;
+use super::model::DiskModel;
+use super::part::core::Core;
 use super::part::interference::Interference;
 use super::part::limits::Limits;
-use super::part::side::{Demand, Side};
+use super::part::side::Demand;
 use crate::random::Generator;
 use crate::server::{RateServer, Served};
 
@@ -17,18 +16,12 @@ use crate::server::{RateServer, Served};
 const PAGE_BYTES: f64 = 4096.0;
 
 pub(super) struct Flash {
-    read: Side,
-    write: Side,
+    core: Core,
     interference: Interference,
-    episodes: Episodes,
-    flushes: FlushQueue,
-    accounting_unit: u64,
-    random: Generator,
 }
 
 impl Flash {
-    pub fn new(model: &DiskModel, mut random: Generator) -> Self {
-        let side = |limits, direction: &DirectionModel| Side::new(limits, model.channels, direction.service.clone());
+    pub fn new(model: &DiskModel, random: Generator) -> Self {
         let (read, write) = (&model.read, &model.write);
         let write_limits = match &model.filled {
             None => Limits::new(write.iops, write.bandwidth),
@@ -37,49 +30,33 @@ impl Flash {
                 Limits::with_servers(operations, RateServer::new(write.bandwidth), write.iops, write.bandwidth)
             }
         };
-        let episodes_random = if model.episodes.is_empty() { random.clone() } else { random.split() };
         Self {
-            read: side(Limits::new(read.iops, read.bandwidth), read),
-            write: side(write_limits, write),
+            core: Core::new(model, Limits::new(read.iops, read.bandwidth), write_limits, random),
             interference: Interference::new(&model.interference, &model.read_p95, &read.service),
-            episodes: Episodes::new(&model.episodes, episodes_random),
-            flushes: FlushQueue::new(model.flush_ns, model.power_loss_protected),
-            accounting_unit: model.accounting_unit,
-            random,
         }
     }
 
     pub fn serve(&mut self, at: u64, not_before: u64, request: Request) -> Served {
-        let Request { direction, bytes, .. } = request;
-        let left = self.episodes.left(at);
-        let demand = Demand {
-            at,
-            not_before: not_before.max(left.stalled_until),
-            operations: bytes.div_ceil(self.accounting_unit).max(1),
-            bytes,
-            share: left.rates,
-            random: self.random.next_u64(),
-        };
-        match direction {
+        let demand = self.core.demand(at, not_before, request);
+        match request.direction {
             Direction::Write => {
-                self.interference.write(at, self.write.limits.cost_ns(demand.operations, bytes));
-                self.write.serve(demand)
+                self.interference.write(at, self.core.write.limits.cost_ns(demand.operations, demand.bytes));
+                self.core.write.serve(demand)
             }
             Direction::Read => {
-                let share = left.rates * self.interference.reads_left(at);
-                let served = self.read.serve(Demand { share, ..demand });
-                let wait_ns = self.interference.wait_ns(at, &mut self.random);
+                let share = demand.share * self.interference.reads_left(at);
+                let served = self.core.read.serve(Demand { share, ..demand });
+                let wait_ns = self.interference.wait_ns(at, &mut self.core.random);
                 Served { ends_at: served.ends_at + wait_ns, ..served }
             }
         }
     }
 
     pub fn flush(&mut self, at: u64) -> u64 {
-        self.flushes.flush(at)
+        self.core.flush(at)
     }
 
-    /// ns of its busier direction's rates that were used.
     pub fn busy_ns(&self) -> u64 {
-        self.read.limits.busy_ns().max(self.write.limits.busy_ns())
+        self.core.busy_ns()
     }
 }
