@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hwprofiles::quantity::{Quantity, Ratio};
 
 /// A wide-column database and the clockwork model of it.
 #[derive(Debug, Parser)]
@@ -22,6 +23,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Run(Run),
+    Sensitivity(Sensitivity),
     Check(Check),
     List(List),
     Validate(Validate),
@@ -51,6 +53,9 @@ pub struct Run {
     /// Only this system of the scenario.
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
+    /// Simulated bytes over real ones, such as 1/2000, instead of the scenario's own scale.
+    #[arg(long, value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
+    pub scale: Option<Quantity<Ratio>>,
     /// Folder of the records.
     #[arg(long, default_value = "out", value_name = "DIR")]
     pub out: PathBuf,
@@ -58,6 +63,36 @@ pub struct Run {
     #[arg(long)]
     pub json: bool,
     /// Systems simulated side by side [default: as many as there are processors].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    #[command(flatten)]
+    pub profiles: ProfileFolder,
+}
+
+/// Move every assumed figure of a scenario's profiles, one at a time, and print how far the published values move.
+///
+/// Each figure costs a simulation: a smaller --scale, one --system and --only make it affordable.
+#[derive(Debug, Args)]
+pub struct Sensitivity {
+    /// Names from `orrery list`, or YAML files.
+    #[arg(required = true, value_name = "SCENARIO")]
+    pub scenarios: Vec<String>,
+    /// By how much each figure is raised.
+    #[arg(long, default_value = "20 %", value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
+    pub by: Quantity<Ratio>,
+    /// Simulated bytes over real ones, such as 1/5000, instead of the scenario's own scale.
+    #[arg(long, value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
+    pub scale: Option<Quantity<Ratio>>,
+    /// Only this system of the scenario.
+    #[arg(long, value_name = "NAME")]
+    pub system: Option<String>,
+    /// Only figures whose name has this in it, such as `costs` or `data disk`.
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Print one JSON object a line instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Simulations side by side [default: as many as there are processors].
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
     #[command(flatten)]

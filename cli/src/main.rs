@@ -16,6 +16,7 @@ mod memory;
 mod nodetool;
 mod probe;
 mod run;
+mod sensitivity;
 mod serve;
 mod signal;
 mod steps;
@@ -35,6 +36,7 @@ fn main() -> std::process::ExitCode {
     log::init(&arguments.log, arguments.log_format);
     let result = match arguments.command {
         Command::Run(run) => run::run(&run),
+        Command::Sensitivity(sensitivity) => sensitivity::run(&sensitivity),
         Command::Check(check) => run::check(&check),
         Command::List(list) => list::list(&list),
         Command::Validate(validate) => validate::run(&validate),

@@ -1,12 +1,14 @@
 //! `orrery run` and `orrery check`: scenarios in simulation.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use hwprofiles::Profiles;
+use hwprofiles::quantity::{Quantity, Ratio};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use scenarios::{Experiment, RunRecord, Timing, load};
 
@@ -20,8 +22,9 @@ pub fn profiles(folder: &args::ProfileFolder) -> Result<Profiles, Failure> {
     }
 }
 
-pub fn read(name: &str, profiles: &Profiles) -> Result<Experiment, Failure> {
-    let experiment = load::find(name).and_then(|document| load::read(&document, profiles));
+/// `data`: the scale of its data, instead of the scenario's own.
+pub fn read(name: &str, profiles: &Profiles, data: Option<Quantity<Ratio>>) -> Result<Experiment, Failure> {
+    let experiment = load::find(name).and_then(|document| load::read_at(&document, profiles, data));
     experiment.map_err(|error| Failure { code: Code::Invalid, report: error })
 }
 
@@ -30,7 +33,7 @@ pub fn check(args: &args::Check) -> Result<(), Failure> {
     let all: Vec<String> = load::names().map(str::to_string).collect();
     let names = if args.scenarios.is_empty() { &all } else { &args.scenarios };
     for name in names {
-        let experiment = read(name, &profiles)?;
+        let experiment = read(name, &profiles, None)?;
         println!("{name}: {} phases, {} systems, valid", experiment.scenario.phases.len(), experiment.runs.len());
     }
     Ok(())
@@ -52,7 +55,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     let mut jobs = Vec::new();
     let every: Vec<String> = load::names().map(str::to_string).collect();
     for name in if args.all { &every } else { &args.scenarios } {
-        let experiment = read(name, &profiles)?;
+        let experiment = read(name, &profiles, args.scale)?;
         if args.all && experiment.scenario.bench.is_none() {
             continue;
         }
@@ -86,33 +89,43 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
 
 /// Runs the jobs side by side; records and failures come in the jobs' order.
 fn run_all(jobs: &[Job], args: &args::Run) -> (Vec<(RunRecord, Timing)>, Vec<String>) {
-    // The long ones first, so that none is left alone at the end.
-    let mut order: Vec<usize> = (0..jobs.len()).collect();
-    order.sort_by_key(|index| std::cmp::Reverse(work(&jobs[*index].run)));
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.jobs.map_or(processors, usize::from).min(jobs.len());
-    let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Result<(RunRecord, Timing), sim::scenario::RunError>>> = Mutex::default();
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = run_one(&jobs[index]);
-                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(index, result);
-                }
-            });
-        }
-    });
-    let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (mut records, mut failed) = (Vec::new(), Vec::new());
-    for (index, result) in done {
-        let Job { run, seed, .. } = &jobs[index];
+    let done = side_by_side(jobs, args.jobs, |job| work(&job.run), run_one);
+    for (Job { run, seed, .. }, result) in jobs.iter().zip(done) {
         match result {
             Ok(record) => records.push(record),
             Err(error) => failed.push(format!("{} on {}, seed {seed}: {error}", run.scenario, run.system.name)),
         }
     }
     (records, failed)
+}
+
+/// Does `work` for each of `items` on several threads [default: as many as there are processors]; results are in the
+/// items' order.
+pub fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    threads: Option<NonZeroUsize>,
+    cost: impl Fn(&T) -> u64,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    // The long ones first, so that none is left alone at the end.
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(cost(&items[*index])));
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.map_or(processors, usize::from).min(items.len());
+    let next = AtomicUsize::new(0);
+    let done: Mutex<BTreeMap<usize, R>> = Mutex::default();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = work(&items[index]);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).insert(index, result);
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
 /// How long a run takes, compared with others: its operations, those of timed phases as far as threads tell.

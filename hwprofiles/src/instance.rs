@@ -55,7 +55,7 @@ impl InstanceFile {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
     pub name: String,
     pub about: String,

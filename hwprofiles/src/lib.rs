@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod assumed;
 mod catalogue;
 mod cost;
 mod disk;
@@ -21,6 +22,7 @@ pub mod quantiles;
 pub mod quantity;
 mod system;
 
+pub use assumed::{Assumed, assumed, moved};
 pub use catalogue::{ProfileError, Profiles, UnknownProfile};
 pub use cost::{Cost, CostTable, Growth, Reference, WorkCost};
 pub use disk::{

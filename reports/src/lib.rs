@@ -21,5 +21,6 @@ pub use all::all as all_table;
 pub use canvas::PlotError;
 pub use files::{FilesError, folder, write, write_comparison, write_histogram, write_page};
 pub use lines::{Line, json_lines, lines};
+pub use number::{percent, plain};
 pub use page::html;
-pub use table::{limit, run as run_table};
+pub use table::{columns, limit, run as run_table};

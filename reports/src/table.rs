@@ -8,7 +8,7 @@ use scenarios::record::{Kind, PhaseRecord, RunRecord, Timing};
 use crate::number::{grouped, percent, plain, scale, time};
 
 /// Columns as wide as their content; the first `left` ones flush left, the others flush right.
-pub(crate) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
+pub fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(|c| c.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count).map(width).collect();

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use hwprofiles::document::{Document, DocumentError};
+use hwprofiles::quantity::{Quantity, Ratio};
 use hwprofiles::{Disk, Family, Figure, Instance, Profiles, Standing, System, UnknownProfile, nearest};
 
 use crate::generate::Keys;
@@ -55,7 +56,13 @@ pub fn find(name_or_path: &str) -> Result<Document> {
 }
 
 pub fn read(document: &Document, profiles: &Profiles) -> Result<Experiment> {
-    let scenario: Scenario = document.parse()?;
+    read_at(document, profiles, None)
+}
+
+/// The same at another scale of its data: simulated bytes over real ones.
+pub fn read_at(document: &Document, profiles: &Profiles, data: Option<Quantity<Ratio>>) -> Result<Experiment> {
+    let mut scenario: Scenario = document.parse()?;
+    scenario.scale.data = data.unwrap_or(scenario.scale.data);
     let reader = Reader { document, scenario: &scenario, profiles };
     let runs = reader.runs()?;
     Ok(Experiment { scenario, document: document.clone(), runs })
