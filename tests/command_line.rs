@@ -1,5 +1,6 @@
 //! The binary as a user meets it: exit codes, where results and mistakes are printed, and runs that repeat.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -126,4 +127,100 @@ fn a_bench_drives_a_server_and_exits_with_8_without_one() {
     let (code, _, said) =
         run(folder.path(), &["bench", "read n=1 cl=ONE -rate threads=1", "--node", &address, "--wait", "0s"]);
     assert_eq!(code, Some(8), "{said}");
+}
+
+/// Every kind of load that no scenario of the suite has: rates searched for, YCSB, rows of wide partitions.
+const KINDS: &str = "\
+name: kinds
+cluster: {system: orrery, instance: c3.2xlarge, nodes: 3, data_disk: ebs-gp2-3400g, commitlog_disk: c3-local-ssd-raid0, network: one-zone}
+loaders: {instance: m4.2xlarge, nodes: 1}
+schema: {keyspace: {replication_factor: 3}, row: {columns: 10, column_bytes: 20}}
+scale: {data: 1/1000, window: 100 ms, warmup: 20 ms}
+phases:
+  - {name: load, mix: {write: 1}, keys: {sequence: {from: 1, to: 1000000}}, arrival: {closed: 40}, operations: 1000000, quiesce: true, major_compaction_after: true}
+  - {name: a, ycsb: a, records: 1000000, arrival: {closed: 20}, duration: 10s}
+  - {name: d, ycsb: d, records: 1000000, arrival: {closed: 20}, duration: 10s}
+  - {name: e, ycsb: e, records: 1000000, arrival: {closed: 20}, duration: 10s}
+  - {name: f, ycsb: f, records: 1000000, arrival: {open: 2k/s}, duration: 10s}
+  - name: rate
+    mix: {write: 1, read: 1}
+    keys: {uniform: {from: 1, to: 1000000}}
+    arrival: {closed: 100}
+    duration: 10s
+    quiesce: before
+    search: {from: 2k/s, to: 10k/s, step: 2k/s, p99_under: 50 ms}
+reference:
+  - {phase: rate-read-slo, metric: max_throughput_p99_under_10ms, value: 10000 op/s, source: measured}
+";
+
+/// The values that a run printed as JSON, by phase and metric; what it says on standard error if it fails.
+fn values(folder: &Path, scenario: &str) -> BTreeMap<(String, String), f64> {
+    let (code, shown, said) = run(folder, &["run", "--json", scenario]);
+    assert_eq!(code, Some(0), "{said}");
+    let field = |line: &serde_json::Value, name: &str| line[name].as_str().expect("a name").to_string();
+    let lines = shown.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    lines.map(|l| ((field(&l, "phase"), field(&l, "metric")), l["value"].as_f64().expect("a number"))).collect()
+}
+
+/// No operation of the run recorded in a folder failed.
+fn without_errors(folder: &Path) {
+    let record = fs::read_to_string(&find(folder, "record.json")[0]).expect("a record");
+    let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+    for phase in record["phases"].as_array().expect("phases") {
+        assert_eq!(phase["errors"], serde_json::json!({}), "{}", phase["name"]);
+    }
+}
+
+#[test]
+fn every_kind_of_load_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("kinds.yaml"), KINDS).expect("the folder is ours");
+    let values = values(folder.path(), "kinds.yaml");
+    let value = |phase: &str, metric: &str| {
+        *values.get(&(phase.into(), metric.into())).unwrap_or_else(|| panic!("{phase} has no {metric}: {values:?}"))
+    };
+    for phase in ["load", "a", "d", "e", "f"] {
+        assert!(value(phase, "throughput") > 500.0, "{phase}");
+    }
+    assert!((1_900.0..2_100.0).contains(&value("f", "throughput")), "an open arrival keeps its rate");
+    // Ten columns of 20 bytes, three replicas, told in full size; compacted, they take no more.
+    let bytes = value("load", "cluster_bytes_after_major");
+    assert!((600e6..1_500e6).contains(&bytes) && bytes <= value("load", "cluster_bytes"), "{bytes}");
+    for side in ["rate-write-slo", "rate-read-slo"] {
+        assert_eq!(value(side, "max_throughput_p99_under_10ms"), 10_000.0, "{side}: far below what it can do");
+    }
+    without_errors(folder.path());
+}
+
+#[test]
+fn partitions_of_many_rows_are_written_and_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = KINDS.replace("columns: 10, column_bytes: 20", "columns: 1, column_bytes: 100, rows: 8");
+    // A range keeps at least 1,000 partitions, and all of those that are read have to be there.
+    let scenario = scenario.replace("data: 1/1000", "data: 1/100");
+    let (phases, _) = scenario.split_once("  - {name: a").expect("phases behind the first");
+    let read = "  - {name: wide, mix: {read: 1}, keys: {uniform: {from: 1, to: 125000}}, arrival: {closed: 20}, duration: 10s}\n";
+    fs::write(folder.path().join("wide.yaml"), format!("{phases}{read}")).expect("the folder is ours");
+    let values = values(folder.path(), "wide.yaml");
+    assert!(values[&("wide".to_string(), "throughput".to_string())] > 500.0, "{values:?}");
+    without_errors(folder.path());
+}
+
+#[test]
+fn sensitivity_moves_what_was_assumed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("tiny.yaml"), SCENARIO).expect("the folder is ours");
+    let arguments = ["sensitivity", "tiny.yaml", "--only", "network rtt", "--by", "100 %", "--json"];
+    let (code, _, said) = run(folder.path(), &arguments);
+    assert_eq!(code, Some(2), "nothing is given: {said}");
+    let reference = "reference:\n  - {phase: read, metric: latency_p50, value: 1 ms, source: measured}\n";
+    fs::write(folder.path().join("tiny.yaml"), format!("{SCENARIO}{reference}")).expect("the folder is ours");
+    let (code, shown, said) = run(folder.path(), &arguments);
+    assert_eq!(code, Some(0), "{said}");
+    let lines: Vec<serde_json::Value> = shown.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let moved: Vec<&str> = lines.iter().map(|line| line["moved"].as_str().expect("a name")).collect();
+    assert_eq!(moved, ["another seed", "network rtt"]);
+    let change = lines[1]["change"].as_f64().expect("a number");
+    // Twice the way: between the client and the node, and between nodes.
+    assert!(change > 0.2, "{change}");
 }
