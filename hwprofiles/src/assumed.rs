@@ -72,11 +72,9 @@ fn walk(value: &Value, path: &str, found: &mut Vec<Assumed>) {
     let below = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
     let amount = |figure: &Value| figure.as_str().and_then(parts).map(|(amount, _)| amount.to_string());
     match value {
-        Value::Mapping(map) if map.contains_key("mid") => {
-            if map.values().any(is_assumed) {
-                let value = map.get("mid").and_then(amount).unwrap_or_default();
-                found.push(Assumed { path: path.to_string(), value });
-            }
+        Value::Mapping(map) if map.contains_key("mid") && map.values().any(is_assumed) => {
+            let value = map.get("mid").and_then(amount).unwrap_or_default();
+            found.push(Assumed { path: path.to_string(), value });
         }
         Value::Mapping(map) => {
             map.iter().for_each(|(key, value)| walk(value, &below(key.as_str().unwrap_or_default()), found));

@@ -408,11 +408,15 @@ impl Backend for Seat {
         self.random.borrow_mut().next_u64()
     }
 
-    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+    fn submit(&self, _shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
         self.has_submitted.set(true);
         let waiter = Waiter { seat: self.id, slot };
         let at = self.local_now();
         let world = &*self.world;
+        // What was sent before leaves before the stream's end.
+        if matches!(op, Op::Shutdown { .. } | Op::Close { .. }) && self.has_outgoing() {
+            world.send_off(self, at);
+        }
         let submitted = match op {
             Op::Listen { addr } => world.listen(self, *addr).map(Submitted::Done),
             Op::Accept { fd } => world.accept(waiter, &self.host, *fd),
@@ -421,11 +425,6 @@ impl Backend for Seat {
             Op::Send { fd, skip } => {
                 let bytes = &buf.expect("a send has a buffer")[*skip as usize..];
                 world.send(waiter, &self.host, at, *fd, bytes)
-            }
-            // What was sent before leaves before the stream's end.
-            Op::Shutdown { .. } | Op::Close { .. } if self.has_outgoing() => {
-                world.send_off(self, at);
-                return self.submit(shard, slot, op, buf);
             }
             Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),
             Op::Close { fd, .. } => world.close(&self.host, at, *fd).map(Submitted::Done),
