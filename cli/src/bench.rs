@@ -9,7 +9,7 @@ use hwprofiles::quantity::{Quantity, Time};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{Diagnostic, SourceSpan};
 use scenarios::client::{ClientError, PhaseShare, SharedPhase, TableSpec, Target};
-use scenarios::record::{FORMAT, Kind, PhaseRecord};
+use scenarios::record::{Kind, PhaseRecord};
 use scenarios::stress::{self, StressError};
 use scenarios::{Recorder, RunRecord, Timing, Workload};
 
@@ -128,22 +128,13 @@ fn report(args: &Bench, workload: &Workload, recorder: &Recorder, timing: &Timin
         _ => "mixed",
     };
     let nodes: Vec<String> = args.nodes.iter().map(SocketAddr::to_string).collect();
+    let phases = vec![PhaseRecord::new(name, 0, recorder.finish())];
     let record = RunRecord {
-        format: FORMAT,
-        kind: Kind::Real,
-        scenario: "bench".into(),
         about: args.stress().to_string(),
-        bench: None,
-        system: "a CQL server".into(),
         cluster: nodes.join(", "),
         loaders: format!("{} threads", workload.arrival.threads()),
         seed: args.seed,
-        scale: 1.0,
-        phases: vec![PhaseRecord::new(name, 0, recorder.finish())],
-        references: Vec::new(),
-        checks: Vec::new(),
-        kernel_events: 0,
-        event_hash: String::new(),
+        ..RunRecord::bare(Kind::Real, "bench", "a CQL server", phases)
     };
     if args.json {
         let text = serde_json::to_string(&record).map_err(Failure::unexpected)?;

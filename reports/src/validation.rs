@@ -142,7 +142,7 @@ fn worst(all: &[Validated<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use hwprofiles::Standing;
-    use scenarios::record::{FORMAT, Kind, PhaseRecord, Resource};
+    use scenarios::record::{Kind, PhaseRecord, Resource};
     use scenarios::{Metric, Recorder};
 
     use super::*;
@@ -156,23 +156,7 @@ mod tests {
             utilisation_max: cpu,
             queue: 0.0,
         }]);
-        RunRecord {
-            format: FORMAT,
-            kind,
-            scenario: "validate/reads".into(),
-            about: String::new(),
-            bench: None,
-            system: "orrery".into(),
-            cluster: String::new(),
-            loaders: String::new(),
-            seed: 1,
-            scale: 1.0,
-            phases: vec![phase],
-            references: Vec::new(),
-            checks: Vec::new(),
-            kernel_events: 0,
-            event_hash: String::new(),
-        }
+        RunRecord::bare(kind, "validate/reads", "orrery", vec![phase])
     }
 
     fn comparison(metric: Metric, reference: f64, ours: f64) -> Comparison {

@@ -210,6 +210,27 @@ pub struct Timing {
 }
 
 impl RunRecord {
+    /// Phases at full size, of which nothing is asked; what else is to be told of them comes on top.
+    pub fn bare(kind: Kind, scenario: &str, system: &str, phases: Vec<PhaseRecord>) -> Self {
+        Self {
+            format: FORMAT,
+            kind,
+            scenario: scenario.to_string(),
+            about: String::new(),
+            bench: None,
+            system: system.to_string(),
+            cluster: String::new(),
+            loaders: String::new(),
+            seed: 1,
+            scale: 1.0,
+            phases,
+            references: Vec::new(),
+            checks: Vec::new(),
+            kernel_events: 0,
+            event_hash: String::new(),
+        }
+    }
+
     /// The record of one run of an experiment, references and checks already held against the phases.
     pub fn new(kind: Kind, run: &Run, mut phases: Vec<PhaseRecord>) -> Self {
         for phase in &mut phases {
@@ -222,21 +243,15 @@ impl RunRecord {
         let references = run.references.iter().filter_map(|r| compare(r, by_name(&r.phase))).collect();
         let checks = run.checks.slo.iter().flat_map(|slo| check(slo, by_name(&slo.phase))).collect();
         Self {
-            format: FORMAT,
-            kind,
-            scenario: run.scenario.clone(),
             about: run.about.clone(),
             bench: run.bench.clone(),
-            system: run.reported_as.clone(),
             cluster: format!("{} x {}", run.nodes, run.instance.name),
             loaders: format!("{} x {}", run.loader_nodes, run.loader_instance.name),
             seed: run.seed,
             scale: run.scale.data.f64(),
-            phases,
             references,
             checks,
-            kernel_events: 0,
-            event_hash: String::new(),
+            ..Self::bare(kind, &run.scenario, &run.reported_as, phases)
         }
     }
 

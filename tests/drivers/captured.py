@@ -6,6 +6,7 @@ Logs of changes and rows that expire by a column are ScyllaDB's; see python_driv
 import time
 
 from cassandra import InvalidRequest
+from cassandra.protocol import ConfigurationException
 from cassandra.query import BatchStatement
 from python_driver import Connected, eventually, main
 
@@ -58,6 +59,18 @@ class Captured(Connected):
         self.session.execute(f"UPDATE {table} SET v = 3 WHERE p = 1 AND c = 1 IF v = 1")
         said = self.rows(f'SELECT "cdc$operation", v FROM {table}_scylla_cdc_log WHERE p = 1 ALLOW FILTERING')
         self.assertEqual(said, [(2, 1), (9, 1), (0, 1), (1, 2), (9, 2)])
+
+    def test_what_a_guardrail_refuses_is_not_logged(self):
+        table = self.captured()
+        self.session.execute(f"ALTER TABLE {table} WITH large_data_guardrails_enabled = true")
+        setting = "UPDATE system.config SET value = '{}' WHERE name = 'large_collection_elements_fail_threshold'"
+        self.session.execute(setting.format(1))
+        try:
+            with self.assertRaises(ConfigurationException):
+                self.session.execute(f"INSERT INTO {table} (p, c, m) VALUES (1, 1, {{'a': 1, 'b': 2}})")
+        finally:
+            self.session.execute(setting.format(0))
+        self.assertEqual(self.logged(table), [])
 
     def test_the_log_follows_its_table(self):
         table = self.captured()

@@ -55,7 +55,7 @@ pub fn is_beyond(budget: &Budget, comparison: &Comparison) -> bool {
 #[cfg(test)]
 mod tests {
     use hwprofiles::Profiles;
-    use scenarios::record::{FORMAT, Kind};
+    use scenarios::record::Kind;
     use scenarios::{LatencySummary, Recorder, load};
 
     use super::*;
@@ -67,23 +67,7 @@ mod tests {
             phase.latency = LatencySummary { p50: p50_us * 1000, p99: p99_us * 1000, ..Default::default() };
             phase
         };
-        RunRecord {
-            format: FORMAT,
-            kind: Kind::Real,
-            scenario: "tiny".into(),
-            about: String::new(),
-            bench: None,
-            system: "orrery".into(),
-            cluster: String::new(),
-            loaders: String::new(),
-            seed: 1,
-            scale: 1.0,
-            phases: ["populate", "closed", "open"].map(phase).into(),
-            references: Vec::new(),
-            checks: Vec::new(),
-            kernel_events: 0,
-            event_hash: String::new(),
-        }
+        RunRecord::bare(Kind::Real, "tiny", "orrery", ["populate", "closed", "open"].map(phase).into())
     }
 
     fn run() -> Run {

@@ -276,7 +276,7 @@ impl Node {
         before: Option<&Partition>,
     ) -> Result<(Token, Vec<u8>), QueryError> {
         let token = Token::of_key(&partition.key);
-        let now_s = (reactor::wall_us() / 1_000_000) as u32;
+        let now_s = reactor::wall_s();
         let timestamp = newest(partition);
         let mut writer = Writer {
             base,
@@ -290,9 +290,7 @@ impl Node {
         let mut logged = Partition::new(self.stream_of(token).to_vec());
         logged.rows = writer.rows;
         let token = Token::of_key(&logged.key);
-        let mut bytes = Vec::with_capacity(512);
-        Mutation { table: log.table.id, schema_version: log.table.version, partition: logged }.encode(&mut bytes);
-        Ok((token, bytes))
+        Ok((token, Mutation::bytes(&log.table, logged)))
     }
 
     /// [`logged_change`](Self::logged_change) for all that a statement writes, with the images that the log wants.
@@ -324,7 +322,7 @@ impl Node {
         if !base.clustering.is_empty() && partition.deletion.is_none() {
             slices = partition.rows.iter().map(|row| Slice::prefix(row.clustering.clone())).collect();
         }
-        let now_s = (reactor::wall_us() / 1_000_000) as u32;
+        let now_s = reactor::wall_s();
         let key: Bytes = partition.key.clone();
         let command = ReadCommand { slices, ..ReadCommand::partition(base.id, key, now_s) };
         let level = match consistency {

@@ -132,8 +132,7 @@ async fn delete(node: &Rc<Node>, table: &TableDef, of: &Partition, row: &Row, lo
         }
     }
     let token = Token::of_key(&partition.key);
-    let mut bytes = Vec::with_capacity(128);
-    Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
+    let bytes = Mutation::bytes(table, partition);
     let (level, kind) = (Consistency::LocalQuorum, WriteType::Simple);
     node.write(&table.keyspace, token, bytes, level, kind, None).await.map_err(|error| error.message)
 }

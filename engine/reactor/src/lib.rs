@@ -65,6 +65,11 @@ pub fn wall_us() -> u64 {
     Shard::with(|shard| shard.backend().wall_us())
 }
 
+/// [`wall_us`] in whole seconds, as expirations and deletions have it.
+pub fn wall_s() -> u32 {
+    (wall_us() / 1_000_000) as u32
+}
+
 /// 64 random bits from the world's entropy (seeded in simulation). Not for secrets.
 pub fn random() -> u64 {
     Shard::with(|shard| shard.backend().random())

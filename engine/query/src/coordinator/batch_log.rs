@@ -130,7 +130,7 @@ impl Node {
     async fn delete_batch(self: &Rc<Self>, logged: &Logged) -> Result<(), QueryError> {
         let table = self.table("system", BATCHES)?;
         let mut partition = Partition::new(logged.id.to_vec());
-        let local_s = (reactor::wall_us() / 1_000_000) as u32;
+        let local_s = reactor::wall_s();
         partition.deletion = Some(DeletionTime { timestamp: self.next_timestamp(), local_s });
         self.tell_keepers(logged, &table, partition).await
     }
@@ -157,8 +157,7 @@ impl Node {
         partition: Partition,
     ) -> Result<(), QueryError> {
         let token = Token::of_key(&partition.key);
-        let mut bytes = Vec::with_capacity(512);
-        Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
+        let bytes = Mutation::bytes(table, partition);
         let failed = |failures: usize, timed_out: bool, cause: &str| {
             let failures = failures as u32;
             let shortfall = Shortfall { received: 0, required: 1, failures, data_present: false, timed_out };

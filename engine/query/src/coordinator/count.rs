@@ -25,8 +25,7 @@ impl Node {
         for partition in partitions.into_iter().filter(|partition| !partition.is_empty()) {
             reactor::charge(Work::CoordinateWrite, 0);
             let token = Token::of_key(&partition.key);
-            let mut bytes = Vec::with_capacity(256);
-            Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
+            let bytes = Mutation::bytes(table, partition);
             let leader = self.leader(&table.keyspace, token, consistency)?;
             let failed = |cause: String| write_shortfall(ONE_FAILED, consistency, WriteType::Counter, &cause);
             if leader == self.me() {

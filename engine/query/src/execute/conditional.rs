@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use cql::Consistency;
 use cql::response::{RowsWriter, WriteType};
-use storage::{Bytes, Clustering, Partition, ReadCommand, Row, Slice};
+use storage::{Bytes, Clustering, Mutation, Partition, ReadCommand, Row, Slice};
 use types::{TableDef, Token, partition_key_components};
 
 use super::current::Current;
-use super::modify::{encode, now_s, partitions};
+use super::modify::partitions;
 use super::rows::View;
 use super::{Execution, Outcome};
 use crate::coordinator::{Attempt, Verdict};
@@ -132,7 +132,7 @@ impl Node {
             Some(log) => Some(self.logged_change(table, log, &together, before)?),
             None => None,
         };
-        Ok((Some(encode(table, together)), warning, change))
+        Ok((Some(Mutation::bytes(table, together)), warning, change))
     }
 }
 
@@ -177,7 +177,7 @@ fn read_command(table: &Arc<TableDef>, key: &Bytes, parts: &[Part<'_>], context:
         slices.dedup();
     }
     let limit_rows = if slices.is_empty() { 1 } else { usize::MAX };
-    ReadCommand { slices, limit_rows, ..ReadCommand::partition(table.id, key.clone(), now_s(context)) }
+    ReadCommand { slices, limit_rows, ..ReadCommand::partition(table.id, key.clone(), context.now_s) }
 }
 
 fn row_of<'p>(partition: &'p Partition, part: &Part<'_>, now_s: u32) -> Option<&'p Row> {
@@ -187,7 +187,7 @@ fn row_of<'p>(partition: &'p Partition, part: &Part<'_>, now_s: u32) -> Option<&
 
 /// Whether the conditions of all statements hold.
 fn holds(table: &TableDef, partition: &Partition, parts: &[Part<'_>], context: &Context) -> Result<bool, QueryError> {
-    let now_s = now_s(context);
+    let now_s = context.now_s;
     let components = partition_key_components(&partition.key, table.partition_key.len()).map_err(server)?;
     for part in parts {
         let Some(conditions) = part.modify.condition.as_deref() else { continue };
@@ -227,7 +227,7 @@ fn encode_answer(
     skip_metadata: bool,
     context: &Context,
 ) -> Result<Vec<u8>, QueryError> {
-    let now_s = now_s(context);
+    let now_s = context.now_s;
     let empty = Partition::new(key.to_vec());
     let partition = seen.partition.as_ref().unwrap_or(&empty);
     let components = partition_key_components(key, table.partition_key.len()).map_err(server)?;

@@ -11,7 +11,6 @@ use storage::{Bytes, Cell, Clustering, ComplexColumn, Partition, ReadCommand};
 use types::Token;
 
 use super::Execution;
-use super::modify::now_s;
 use crate::error::QueryError;
 use crate::node::Node;
 use crate::plan::{ClusteringTarget, Context, Modify};
@@ -73,7 +72,7 @@ impl Node {
             let token = Token::of_key(&key);
             let key = Bytes::from(key);
             let command =
-                ReadCommand { slices: slices.clone(), ..ReadCommand::partition(table.id, key.clone(), now_s(context)) };
+                ReadCommand { slices: slices.clone(), ..ReadCommand::partition(table.id, key.clone(), context.now_s) };
             if let Some(partition) = self.read(table, token, command, consistency, None).await? {
                 current.0.insert(key, partition);
             }

@@ -10,7 +10,6 @@ use types::{
 };
 
 use super::Execution;
-use super::modify::now_s;
 use super::rows::{Collector, Flow};
 use crate::coordinator::ScanPosition;
 use crate::error::{QueryError, invalid, server};
@@ -95,7 +94,7 @@ impl Node {
     ) -> Result<Flow, QueryError> {
         let view = &search.lookup.search.view;
         let token = Token::of_key(&view_key);
-        let now = now_s(search.context);
+        let now = search.context.now_s;
         let mut slices = vec![slice];
         loop {
             let limit_rows = collector.wanted_of_index();

@@ -197,7 +197,7 @@ pub(super) fn partitions(
     let stamp = Stamp {
         timestamp: timestamp.unwrap_or_else(|| node.next_timestamp()),
         ttl_s: ttl_of(modify, values, context)?,
-        now_s: now_s(context),
+        now_s: context.now_s,
     };
     let writing = Writing { node, modify, stamp, values, context, current };
     let viewed = node.viewed(modify.table.id);
@@ -212,16 +212,6 @@ pub(super) fn partitions(
             Ok(partition)
         })
         .collect()
-}
-
-pub(crate) fn now_s(context: &Context) -> u32 {
-    context.now_s
-}
-
-pub(super) fn encode(table: &TableDef, partition: Partition) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(256);
-    Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
-    bytes
 }
 
 impl Node {
@@ -245,15 +235,16 @@ impl Node {
         if modify.counts() {
             return Box::pin(self.count(table, partitions, consistency)).await.map(|()| None);
         }
+        // Before the log: what is refused has changed nothing.
+        let warning = if modify.guards_large_data { self.guard_large(table, &partitions)? } else { None };
         if let Some(log) = &modify.log {
             Box::pin(self.log_changes(modify, log, &partitions, consistency, timeout)).await?;
         }
-        let warning = if modify.guards_large_data { self.guard_large(table, &partitions)? } else { None };
         let kind = if partitions.len() > 1 { WriteType::UnloggedBatch } else { WriteType::Simple };
         let mutations: Vec<(Token, Vec<u8>)> = partitions
             .into_iter()
             .filter(|partition| !partition.is_empty())
-            .map(|partition| (Token::of_key(&partition.key), encode(table, partition)))
+            .map(|partition| (Token::of_key(&partition.key), Mutation::bytes(table, partition)))
             .collect();
         for (token, mutation) in mutations {
             self.write(&table.keyspace, token, mutation, consistency, kind, timeout).await?;
@@ -335,7 +326,9 @@ impl Node {
         let encoded: Vec<(&Modify, Token, Vec<u8>)> = together
             .into_values()
             .filter(|(_, partition)| !partition.is_empty())
-            .map(|(modify, partition)| (modify, Token::of_key(&partition.key), encode(&modify.table, partition)))
+            .map(|(modify, partition)| {
+                (modify, Token::of_key(&partition.key), Mutation::bytes(&modify.table, partition))
+            })
             .chain(changes)
             .collect();
         warnings.extend(self.check_batch_size(&encoded)?);

@@ -11,7 +11,6 @@ use crate::error::{QueryError, invalid, server};
 use crate::plan::{Bound, BoundFilter, BoundTuples, Context, Expression, Grouping, Nulls, Part, Select, Values};
 
 use super::aggregate::Running;
-use super::modify::now_s;
 use super::part;
 
 /// One row with the partition that it belongs to.
@@ -268,7 +267,7 @@ impl<'a> Collector<'a> {
             self.remaining_in_partition = self.per_partition;
         }
         let components = partition_key_components(&partition.key, table.partition_key.len()).map_err(server)?;
-        let now_s = now_s(self.context);
+        let now_s = self.context.now_s;
         let (values, context) = (self.values, self.context);
         let view = |row| View { table, partition, components: &components, row, now_s, values, context };
         let mut any = false;
@@ -299,7 +298,7 @@ impl<'a> Collector<'a> {
     /// Takes whole partitions at once, their rows in one order over all of them: IN with ORDER BY.
     pub fn take_together(&mut self, partitions: &[Partition]) -> Result<Flow, QueryError> {
         let table = &*self.select.table;
-        let (values, context, now_s) = (self.values, self.context, now_s(self.context));
+        let (values, context, now_s) = (self.values, self.context, self.context.now_s);
         let mut rows: Vec<(usize, &Row)> = Vec::new();
         let mut components = Vec::with_capacity(partitions.len());
         for (at, partition) in partitions.iter().enumerate() {

@@ -7,7 +7,6 @@ use storage::{Bytes, Partition, ReadCommand, ScanCommand, Slice};
 use types::Token;
 
 use super::Execution;
-use super::modify::now_s;
 use super::page::Page;
 use super::rows::{Collector, Flow, Limits};
 use crate::coordinator::ScanPosition;
@@ -134,7 +133,7 @@ impl Node {
                     slices: all.clone(),
                     reverse: select.reverse,
                     bypass_cache: select.bypass_cache,
-                    ..ReadCommand::partition(table.id, key, now_s(context))
+                    ..ReadCommand::partition(table.id, key, context.now_s)
                 };
                 partitions.extend(self.read(table, token, command, execution.parameters.consistency, timeout).await?);
             }
@@ -183,7 +182,7 @@ impl Node {
                 reverse: select.reverse,
                 limit_rows,
                 bypass_cache: select.bypass_cache,
-                ..ReadCommand::partition(table.id, key.clone(), now_s(context))
+                ..ReadCommand::partition(table.id, key.clone(), context.now_s)
             };
             let asked = command.slices.clone();
             let consistency = execution.parameters.consistency;
@@ -196,7 +195,7 @@ impl Node {
                 Flow::More => {}
                 flow => return Ok(flow),
             }
-            let live = partition.visible_rows(now_s(context), table).count();
+            let live = partition.visible_rows(context.now_s, table).count();
             let next = collector.position.as_ref().filter(|position| position.key == key);
             match next.and_then(|position| behind(&asked, position, select)) {
                 Some(rest) if live >= limit_rows && collector.wants_more_of_partition() => slices = rest,
@@ -241,7 +240,7 @@ impl Node {
                     after: after.take(),
                     slices: slices.clone(),
                     limit_rows: collector.wanted(),
-                    ..ScanCommand::all(table.id, now_s(context))
+                    ..ScanCommand::all(table.id, context.now_s)
                 };
                 let (partitions, more) =
                     self.scan_range(table, command, execution.parameters.consistency, timeout).await?;
@@ -312,7 +311,7 @@ impl Node {
         let table = &select.table;
         let mut partitions: Vec<Partition> = match system::is_stored(table) {
             true => {
-                let all = ScanCommand::all(table.id, now_s(context));
+                let all = ScanCommand::all(table.id, context.now_s);
                 let (partitions, _) = replica::scan(self, table.version, all).await.map_err(server)?;
                 partitions
             }

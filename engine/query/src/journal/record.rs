@@ -24,12 +24,11 @@ impl Node {
         ttl_s: u32,
     ) -> Result<(), QueryError> {
         let table = self.table(keyspace, name)?;
-        let now_s = (reactor::wall_us() / 1_000_000) as u32;
+        let now_s = reactor::wall_s();
         let stamp = Stamp { timestamp: self.next_timestamp(), ttl_s, now_s };
         for partition in system::stamped_partitions(&table, vec![values], &stamp) {
             let token = Token::of_key(&partition.key);
-            let mut bytes = Vec::with_capacity(512);
-            Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
+            let bytes = Mutation::bytes(&table, partition);
             if system::is_virtual(keyspace) {
                 replica::apply_plain(self, token, bytes).await.map_err(server)?;
             } else {

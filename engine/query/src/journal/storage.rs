@@ -179,13 +179,12 @@ impl Node {
             let table = self.table("system", name)?;
             let key = serialize_partition_key(&[of.keyspace.as_bytes(), of.name.as_bytes()]);
             let token = Token::of_key(&key);
-            let now_s = (reactor::wall_us() / 1_000_000) as u32;
+            let now_s = reactor::wall_s();
             let deletion = DeletionTime { timestamp: self.next_timestamp(), local_s: now_s };
             let Slice { start, end } = Slice::prefix(Clustering::new([sstable]));
             let mut partition = Partition::new(key);
             partition.range_tombstones.push(RangeTombstone { start, end, deletion });
-            let mut bytes = Vec::with_capacity(128);
-            Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
+            let bytes = Mutation::bytes(&table, partition);
             replica::apply_plain(self, token, bytes).await.map_err(server)?;
         }
         Ok(())
@@ -194,7 +193,7 @@ impl Node {
     /// The rows of `system.compaction_history`, the oldest first.
     pub async fn compaction_history(self: &Rc<Self>) -> Result<Vec<CompactionEntry>, QueryError> {
         let table = self.table("system", HISTORY)?;
-        let now_s = (reactor::wall_us() / 1_000_000) as u32;
+        let now_s = reactor::wall_s();
         let all = ScanCommand::all(table.id, now_s);
         let (partitions, _) = replica::scan(self, table.version, all).await.map_err(server)?;
         let entry = |partition: &Partition| {

@@ -202,7 +202,7 @@ impl Stored {
             proposal_ballot: place("proposal_ballot")?,
             commit: place("most_recent_commit")?,
             commit_at: place("most_recent_commit_at")?,
-            now_s: (reactor::wall_us() / 1_000_000) as u32,
+            now_s: reactor::wall_s(),
         })
     }
 

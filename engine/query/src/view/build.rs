@@ -102,11 +102,13 @@ async fn run(node: &Rc<Node>) -> Result<(), String> {
 }
 
 async fn build(node: &Rc<Node>, viewed: &super::Viewed, at: usize) -> Result<(), String> {
-    let now_s = || (reactor::wall_us() / 1_000_000) as u32;
     let mut after = None;
     loop {
-        let command =
-            ScanCommand { after: after.take(), limit_rows: PAGE_ROWS, ..ScanCommand::all(viewed.base.id, now_s()) };
+        let command = ScanCommand {
+            after: after.take(),
+            limit_rows: PAGE_ROWS,
+            ..ScanCommand::all(viewed.base.id, reactor::wall_s())
+        };
         let (partitions, more) = node.storage.scan(command).await.map_err(|error| error.to_string())?;
         let last = partitions.last().map(|last| {
             let row = last.rows.last().filter(|_| !viewed.base.clustering.is_empty());
@@ -114,7 +116,7 @@ async fn build(node: &Rc<Node>, viewed: &super::Viewed, at: usize) -> Result<(),
         });
         for partition in partitions {
             let token = Token::of_key(&partition.key);
-            let told = appear(viewed, &[at], partition, now_s())?;
+            let told = appear(viewed, &[at], partition, reactor::wall_s())?;
             send(node, viewed, token, told).await?;
         }
         match last {

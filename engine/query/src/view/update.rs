@@ -64,7 +64,7 @@ async fn apply_locked(node: &Rc<Node>, viewed: &Viewed, mutation: &[u8]) -> Resu
 /// Tells the views what `update` changes.
 async fn propagate(node: &Rc<Node>, viewed: &Viewed, update: Partition) -> Result<(), String> {
     let base = &*viewed.base;
-    let now_s = (reactor::wall_us() / 1_000_000) as u32;
+    let now_s = reactor::wall_s();
     let token = Token::of_key(&update.key);
     let is_wide = update.deletion.is_some() || !update.range_tombstones.is_empty();
     let touches_rows = is_wide || !update.rows.is_empty();
@@ -183,8 +183,7 @@ pub(super) async fn send(node: &Rc<Node>, viewed: &Viewed, base: Token, told: To
             let token = Token::of_key(&key);
             let mut partition = Partition { rows, ..Partition::new(Bytes::from(key)) };
             partition.sort(table);
-            let mut bytes = Vec::with_capacity(256);
-            Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
+            let bytes = Mutation::bytes(table, partition);
             let target = paired(node, &table.keyspace, base, token)?;
             writes.push((target, token, bytes));
         }

@@ -77,8 +77,8 @@ pub(super) fn thread_cpu_ns() -> u64 {
     kernel_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Ticks of the time-stamp counter a second, where it is what the clock is made of.
-pub(super) fn counter_hz() -> Option<f64> {
+/// Ticks of the time-stamp counter a second, as measured against the kernel's clock; `None` where it is not to be trusted.
+pub fn counter_hz() -> Option<f64> {
     Clock::get().rate.map(|rate| 1e9 * 4_294_967_296.0 / rate as f64)
 }
 

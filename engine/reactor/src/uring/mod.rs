@@ -22,12 +22,8 @@ mod socket;
 use std::io;
 use std::time::Duration;
 
+pub use clock::counter_hz;
 pub use host::{Host, block_on, block_on_with};
-
-/// Ticks of the time-stamp counter a second, as measured against the kernel's clock; `None` where it is not to be trusted.
-pub fn counter_hz() -> Option<f64> {
-    clock::counter_hz()
-}
 
 /// What a panic in a task (or message) does to the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -195,10 +195,7 @@ impl Ring {
         }
         let at_hand = more || !self.prompt.borrow().is_empty() || self.has_completions();
         if at_hand {
-            if self.wants_enter() {
-                shard.charge(Work::Turn, 0);
-                self.enter(0, None)?;
-            }
+            self.enter_turn(shard)?;
         } else if !(busy_poll_ns > 0 && self.look_out(shard, busy_poll_ns)?) {
             self.sleep(shard)?;
         }
@@ -206,13 +203,21 @@ impl Ring {
         Ok(())
     }
 
+    fn enter_turn(&self, shard: &Shard) -> io::Result<()> {
+        if !self.wants_enter() {
+            return Ok(());
+        }
+        shard.charge(Work::Turn, 0);
+        self.enter(0, None)
+    }
+
     fn sleep(&self, shard: &Shard) -> io::Result<()> {
-        // With something to hand over, its completion usually comes at once.
-        shard.charge(if self.queue().is_empty() { Work::Wake } else { Work::Turn }, 0);
         let timeout_ns = shard.next_timer().map(|at| at.saturating_sub(self.clock.now()));
         if timeout_ns == Some(0) || !shard.remote().prepare_sleep() {
-            return if self.wants_enter() { self.enter(0, None) } else { Ok(()) };
+            return self.enter_turn(shard);
         }
+        // With something to hand over, its completion usually comes at once.
+        shard.charge(if self.queue().is_empty() { Work::Wake } else { Work::Turn }, 0);
         let result = self.enter(1, timeout_ns);
         shard.remote().end_sleep();
         result

@@ -4,7 +4,7 @@
 //! mutation   format u8 = 1 | table id 16 bytes | schema version | partition
 //! ```
 
-use types::{TableId, vint};
+use types::{TableDef, TableId, vint};
 
 use super::codec::Reader;
 use super::{Bytes, Malformed, Partition};
@@ -20,6 +20,13 @@ pub struct Mutation {
 }
 
 impl Mutation {
+    /// The encoded mutation of a partition of `table`, as its definition is now.
+    pub fn bytes(table: &TableDef, partition: Partition) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(256);
+        Mutation { table: table.id, schema_version: table.version, partition }.encode(&mut bytes);
+        bytes
+    }
+
     /// Appends the bytes that [`Mutation::decode`] reads: those that `Storage::apply` takes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
