@@ -1,0 +1,124 @@
+"""A client that abuses its server until it is told to end: hostile.py HOST PORT KIND. Prints `ready` once it is at it.
+
+KIND: half (frames whose rest never comes, on 1,000 connections), lengths (frames that claim gigabytes, each on a new
+connection), noise (random bytes), flood (64 connections that send statements without a pause), slow (64 that ask for
+large answers and read none), connections (CONNECTIONS, 10,000 unless told, held open and asked in turn).
+"""
+
+import os
+import random
+import resource
+import selectors
+import socket
+import struct
+import sys
+
+HOST, PORT, KIND = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+STARTUP, QUERY = 1, 7
+
+
+def frame(opcode, body, length=None):
+    return struct.pack("!BBhBI", 4, 0, 1, opcode, len(body) if length is None else length) + body
+
+
+def query(text):
+    return frame(QUERY, struct.pack("!I", len(text)) + text + b"\x00\x01\x00")
+
+
+HELLO = frame(STARTUP, b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0")
+LOCAL = query(b"SELECT * FROM system.local")
+LARGE = query(b"SELECT * FROM keyspace1.standard1 LIMIT 5000")
+
+
+def connect(hello=True):
+    connection = socket.create_connection((HOST, PORT), timeout=20)
+    if hello:
+        connection.sendall(HELLO)
+        connection.recv(9)
+    return connection
+
+
+def ready():
+    print("ready", flush=True)
+
+
+def half():
+    whole = HELLO + LOCAL
+    held = []
+    for number in range(1000):
+        held.append(connect(hello=False))
+        held[-1].sendall(whole[: 1 + number % (len(whole) - 1)])
+    ready()
+    while True:
+        oldest = held.pop(0)
+        oldest.close()
+        held.append(connect(hello=False))
+        held[-1].sendall(whole[: 1 + random.randrange(len(whole) - 1)])
+
+
+def lengths():
+    ready()
+    while True:
+        with connect() as connection:
+            connection.sendall(frame(QUERY, b"x" * 100, length=random.choice([2**31 - 1, 2**32 - 1, 2**30])))
+
+
+def noise():
+    ready()
+    while True:
+        with connect(hello=random.random() < 0.5) as connection:
+            try:
+                for _ in range(10):
+                    connection.sendall(random.randbytes(random.randrange(1, 4000)))
+            except OSError:
+                pass
+
+
+def pour(statement, count, read):
+    """`statement` again and again on `count` connections, as fast as they take it."""
+    data = statement * 200
+    selector = selectors.DefaultSelector()
+    for _ in range(count):
+        connection = connect()
+        connection.setblocking(False)
+        events = selectors.EVENT_WRITE | (selectors.EVENT_READ if read else 0)
+        selector.register(connection, events, [0])
+    ready()
+    while True:
+        for key, events in selector.select():
+            try:
+                if events & selectors.EVENT_READ and not key.fileobj.recv(1 << 20):
+                    raise ConnectionResetError
+                if events & selectors.EVENT_WRITE:
+                    at = key.data[0]
+                    key.data[0] = (at + key.fileobj.send(data[at:])) % len(data)
+            except BlockingIOError:
+                pass
+            except OSError:
+                selector.unregister(key.fileobj)
+                connection = connect()
+                connection.setblocking(False)
+                selector.register(connection, key.events, [0])
+
+
+def connections():
+    count = int(os.environ.get("CONNECTIONS", "10000"))
+    held = [connect() for _ in range(count)]
+    ready()
+    while True:
+        for connection in held:
+            connection.sendall(LOCAL)
+            connection.recv(1 << 16)
+
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+kinds = {
+    "half": half,
+    "lengths": lengths,
+    "noise": noise,
+    "flood": lambda: pour(LOCAL, 64, read=True),
+    "slow": lambda: pour(LARGE, 64, read=False),
+    "connections": connections,
+}
+kinds[KIND]()
