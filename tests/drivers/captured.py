@@ -6,7 +6,6 @@ Logs of changes and rows that expire by a column are ScyllaDB's; see python_driv
 import time
 
 from cassandra import InvalidRequest
-from cassandra.protocol import ConfigurationException
 from cassandra.query import BatchStatement
 from python_driver import Connected, eventually, main
 
@@ -66,7 +65,7 @@ class Captured(Connected):
         setting = "UPDATE system.config SET value = '{}' WHERE name = 'large_collection_elements_fail_threshold'"
         self.session.execute(setting.format(1))
         try:
-            with self.assertRaises(ConfigurationException):
+            with self.assertRaises(InvalidRequest):
                 self.session.execute(f"INSERT INTO {table} (p, c, m) VALUES (1, 1, {{'a': 1, 'b': 2}})")
         finally:
             self.session.execute(setting.format(0))
