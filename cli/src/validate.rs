@@ -67,7 +67,7 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
     })
     .map_err(Failure::unexpected)?;
     let mut real = Vec::new();
-    for job in &jobs {
+    for job in &mut jobs {
         let bar = bar(&job.run.scenario, "real");
         let ran = really(&job.run, &place, args, &bar)?;
         bar.finish_and_clear();
@@ -76,6 +76,11 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
         }
         for doubt in &ran.doubts {
             eprintln!("{}: doubtful, {doubt}", job.run.scenario);
+        }
+        if let (Place::Local { machine, .. }, Some(speed)) = (&place, ran.speed)
+            && let Some(times) = machine.at_speed(&mut job.run, speed)
+        {
+            eprintln!("{}: the machine had {times:.2} times the speed that it was calibrated at", job.run.scenario);
         }
         real.push(ran.record);
     }

@@ -12,7 +12,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::figure::{Figure, Standing};
 use crate::instance::Instance;
-use crate::quantity::{Bytes, Frequency, Quantity, Ratio, Time, TimePerByte};
+use crate::quantity::{Bytes, Frequency, Quantity, Rate, Ratio, Time, TimePerByte};
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +61,9 @@ pub struct Reference {
     pub hyper_thread_factor: Figure<Ratio>,
     /// How the costs grow with what is kept in memory; absent: they do not.
     pub growth: Option<Growth>,
+    /// What the machine did of one unchanging load when the costs were found (`orrery calibrate`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yardstick: Option<Figure<Rate>>,
 }
 
 /// Data that no cache of the processor holds is fetched from memory, and its pages' addresses too: the more there is of

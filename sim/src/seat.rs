@@ -288,7 +288,7 @@ impl Seat {
     pub fn run(&self, shard: &Shard, now: u64, quantum_ns: u64) -> (u64, bool) {
         self.begin_run(now);
         if self.was_woken.take() {
-            self.charge(Work::Wake, 0);
+            self.count_wake();
         }
         shard.fire_timers(now);
         self.deliver_messages(shard);
@@ -299,6 +299,15 @@ impl Seat {
             self.add_waited(group, (before + shard.runnable(group) as u64) * used / 2);
         }
         (used, more)
+    }
+
+    /// The CPU of going to sleep and of waking. It holds nothing up: it passed while nothing was to be done, and within
+    /// the time that the wake-up took.
+    fn count_wake(&self) {
+        let ns = self.pace.get().apply(self.costs[Work::Wake as usize].fixed);
+        self.charged_before.set(self.charged_before.get() + ns);
+        let of_kind = &self.spent[Work::Wake as usize];
+        of_kind.set(of_kind.get() + ns);
     }
 
     fn run_on(&self, shard: &Shard, quantum_ns: u64) -> (u64, bool) {

@@ -59,6 +59,35 @@ fn an_idle_processor_sleeps_and_wakes_late() {
     assert_eq!(doze(MS / 2), asleep);
 }
 
+#[test]
+fn the_cpu_of_sleeping_and_waking_is_used_and_holds_nothing_up() {
+    let run = |world: &std::rc::Rc<World>| {
+        let idle = IdleModel { wake: Some(Latency::constant(40_000)), ..Default::default() };
+        let mut model = HostModel { idle, ..model(None) };
+        model.cpu.set(Work::Wake, 20_000.0, 0.0);
+        let host = world.add_host(ip(1), model);
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(host, move |_| {
+            let log = seen.clone();
+            async move {
+                for _ in 0..5 {
+                    let (due, used) = (reactor::now() + MS, reactor::used_cpu_ns());
+                    time::sleep_until(due).await;
+                    log.push((reactor::now() - due, reactor::used_cpu_ns() - used));
+                }
+            }
+        });
+        world.run_until_idle();
+        log.all()
+    };
+    let slept = sim::run(1, Settings::default(), run).value;
+    assert_eq!(slept.len(), 5);
+    for (late, used) in slept {
+        assert!((40_000..41_000).contains(&late) && (20_000..21_000).contains(&used), "{late} {used}");
+    }
+}
+
 /// When the first of two messages that a host sends reaches the other, whose second task works for 100 us beside.
 fn first_arrival(turn_ns: Option<u64>) -> u64 {
     let run = |world: &std::rc::Rc<World>| {

@@ -104,6 +104,17 @@ impl Machine {
         }
     }
 
+    /// `run` on processors that are as much faster as the yardstick was, in operations a second, than when the costs were
+    /// found. Gives how many times, where both are known.
+    pub fn at_speed(&self, run: &mut Run, yardstick: f64) -> Option<f64> {
+        let times = yardstick / self.system.costs.reference.yardstick.as_ref()?.f64();
+        for instance in [&mut run.instance, &mut run.loader_instance] {
+            let clock = &mut instance.processor.clock;
+            *clock = Figure::new(clock.f64() * times, Standing::Measured, "the yardstick beside the real run");
+        }
+        Some(times)
+    }
+
     /// Some of the instance's processors, each shared by `sharing`.
     fn part(&self, cpus: usize, sharing: usize) -> Instance {
         let mut part = self.instance.clone();

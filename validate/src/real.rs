@@ -11,10 +11,12 @@ use scenarios::client::{PhaseShare, Target};
 use scenarios::model::{Meanwhile, Quiesce};
 use scenarios::{Kind, PhasePlan, PhaseRecord, Run, RunRecord};
 
+use crate::compare::PREPARES;
 use crate::http;
 use crate::load::{self, LoadError, LoaderConfig, Loaders};
 use crate::local::{LocalCluster, LocalError};
 use crate::usage::{Look, STOLEN_MAX, Watched};
+use crate::yardstick::{DRIFT_MAX, Yardstick};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
@@ -35,6 +37,8 @@ pub struct Ran {
     pub skipped: Vec<String>,
     /// What makes the measurement doubtful.
     pub doubts: Vec<String>,
+    /// How fast the machine was, by the yardstick in operations a second; of nodes of this machine only.
+    pub speed: Option<f64>,
 }
 
 /// Servers that run.
@@ -67,6 +71,8 @@ struct Real<'a> {
     began: Instant,
     skipped: Vec<String>,
     doubts: Vec<String>,
+    yardstick: Option<Yardstick>,
+    speeds: Vec<f64>,
 }
 
 /// How long a server that does not answer is tried again.
@@ -88,8 +94,12 @@ pub fn run(
         busy_poll: Duration::from_nanos(run.loader_system.busy_poll.as_ref().map_or(0, |time| time.u64())),
     };
     let loaders = connect(&target, &config)?;
-    let (skipped, doubts) = Default::default();
-    let mut real = Real { run, servers, watched, loaders, began: Instant::now(), skipped, doubts };
+    let yardstick = match servers {
+        Servers::Local(_) => Some(Yardstick::new(&target, &config).map_err(RealError::Connect)?),
+        Servers::Elsewhere(_) => None,
+    };
+    let (skipped, doubts, speeds) = Default::default();
+    let mut real = Real { run, servers, watched, loaders, began: Instant::now(), skipped, doubts, yardstick, speeds };
     let mut phases = Vec::new();
     for index in 0..run.phases.len() {
         phases.extend(real.phase(index, progress)?);
@@ -97,9 +107,10 @@ pub fn run(
     real.skipped.extend(run.faults.iter().map(|fault| {
         format!("the fault at {}+{}: faults are injected into simulated nodes only", fault.at.phase, fault.at.after)
     }));
-    let Real { loaders, skipped, doubts, .. } = real;
+    let Real { loaders, skipped, doubts, speeds, .. } = real;
     loaders.stop().map_err(RealError::Connect)?;
-    Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts })
+    let speed = (!speeds.is_empty()).then(|| speeds.iter().sum::<f64>() / speeds.len() as f64);
+    Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts, speed })
 }
 
 fn connect(target: &Target, config: &LoaderConfig) -> Result<Loaders, RealError> {
@@ -120,6 +131,7 @@ impl Real<'_> {
             progress(&format!("{name}: quiesce"), 0.0);
             self.quiesce(name)?;
         }
+        let before = self.speed(name)?;
         let mut driven = self.drive(index, progress)?;
         if plan.quiesce == Quiesce::After {
             let since = Instant::now();
@@ -131,11 +143,29 @@ impl Real<'_> {
         if plan.major_compaction_after {
             self.skipped.push(format!("{name}: the major compaction behind it"));
         }
+        if let (Some(before), Some(after)) = (before, self.speed(name)?) {
+            let drift = (after - before).abs() / before;
+            if drift > DRIFT_MAX {
+                self.doubts.push(format!("{name}: the machine's speed changed by {:.0} %", drift * 100.0));
+            }
+            self.speeds.extend([before, after]);
+        }
         if driven.stolen > STOLEN_MAX {
             let percent = driven.stolen * 100.0;
             self.doubts.push(format!("{name}: the host of this virtual machine had {percent:.0} % of its processors"));
         }
         Ok(Some(driven.record))
+    }
+
+    /// How fast the machine is beside a phase that is measured. Nodes are let rest: what they still do is not its speed.
+    fn speed(&self, phase: &str) -> Result<Option<f64>, RealError> {
+        let (Some(yardstick), Servers::Local(cluster)) = (&self.yardstick, self.servers) else { return Ok(None) };
+        if phase.starts_with(PREPARES) {
+            return Ok(None);
+        }
+        cluster.quiesce()?;
+        let failed = |cause| RealError::Load { phase: phase.to_string(), cause };
+        yardstick.measure().map(Some).map_err(failed)
     }
 
     /// Whether the servers could be asked to.

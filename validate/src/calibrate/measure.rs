@@ -17,6 +17,7 @@ use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
 use crate::local::{LocalCluster, Nodes};
 use crate::metrics::Metrics;
 use crate::probe;
+use crate::yardstick::Yardstick;
 
 const KEYSPACE: &str = "calibrate";
 /// How long a node that has just said that it is ready is tried.
@@ -47,6 +48,9 @@ pub struct Measurements {
     pub loader: Vec<Mix>,
     /// Operations a second of each mix, and the part of the time that each side's processor was busy.
     pub rates: Vec<Rates>,
+    /// Operations a second, the median: at this speed of the machine the mixes took their CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yardstick: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +60,9 @@ pub struct Rates {
     pub operations_per_s: f64,
     pub server_busy: f64,
     pub loader_busy: f64,
+    /// Operations a second of the yardstick, before and after the mix.
+    #[serde(default)]
+    pub yardstick: [f64; 2],
 }
 
 /// What one side has counted at a moment.
@@ -102,13 +109,30 @@ impl Looked {
 
 pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, CalibrateError> {
     let host = probe::host::describe(Duration::from_millis(50))?;
-    let mut all = Measurements { date: probe::date::today(), host, server: vec![], loader: vec![], rates: vec![] };
+    let date = probe::date::today();
+    let mut all = Measurements { date, host, server: vec![], loader: vec![], rates: vec![], yardstick: None };
     let groups = groups(options.data);
     let steps: usize = groups.iter().map(|group| group.steps.len()).sum();
     for group in &groups {
         measure(options, group, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
     }
+    all.bring_to_one_speed();
     Ok(all)
+}
+
+impl Measurements {
+    /// As if every mix had run while the machine was as fast as it was in the middle.
+    fn bring_to_one_speed(&mut self) {
+        let at = |rates: &Rates| rates.yardstick.iter().sum::<f64>() / 2.0;
+        let mut speeds: Vec<f64> = self.rates.iter().map(at).collect();
+        speeds.sort_by(f64::total_cmp);
+        let Some(&median) = speeds.get(speeds.len() / 2).filter(|speed| **speed > 0.0) else { return };
+        for ((rates, server), loader) in self.rates.iter().zip(&mut self.server).zip(&mut self.loader) {
+            let speed = at(rates) / median;
+            (server.cpu_ns, loader.cpu_ns) = (server.cpu_ns * speed, loader.cpu_ns * speed);
+        }
+        self.yardstick = Some(median);
+    }
 }
 
 /// All mixes of one group, on a node of its own.
@@ -151,6 +175,8 @@ fn measure(
     if group.settled {
         cluster.quiesce()?;
     }
+    let yardstick = Yardstick::new(&target(1), &client)?;
+    let mut speed = yardstick.measure()?;
     for (number, step) in group.steps.iter().enumerate() {
         let name = format!("{}: {}", group.name, step.name);
         progress(&name, all.rates.len());
@@ -165,6 +191,7 @@ fn measure(
         let operations = drive(&loaders, workload(options.mix), 2 * number as u64 + 2)?;
         let after = look()?;
         loaders.stop()?;
+        let speed_before = std::mem::replace(&mut speed, yardstick.measure()?);
         let (server, loader) = (after.0.since(&before.0, &name), after.1.since(&before.1, &name));
         let time_ns = options.mix.as_nanos() as f64;
         all.rates.push(Rates {
@@ -172,6 +199,7 @@ fn measure(
             operations_per_s: operations as f64 / time_ns * 1e9,
             server_busy: server.cpu_ns / time_ns,
             loader_busy: loader.cpu_ns / time_ns,
+            yardstick: [speed_before, speed],
         });
         all.server.push(server);
         all.loader.push(loader);

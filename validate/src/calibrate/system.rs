@@ -72,6 +72,7 @@ fn costs(measured: &Measurements, fit: &Fit, prior: &CostTable) -> CostTable {
             ipc_factor: Figure::new(1.0, Standing::Assumed, "the processor is its own measure"),
             hyper_thread_factor: Figure::new(rounded(host.hyper_thread_factor), Standing::Measured, &source),
             growth: prior.reference.growth.clone(),
+            yardstick: measured.yardstick.map(|rate| Figure::new(rounded(rate), Standing::Measured, &source)),
         },
         work: fit.prices.iter().map(cost).collect(),
     }
@@ -121,6 +122,7 @@ mod tests {
             loader: mixes.clone(),
             server: mixes,
             rates: Vec::new(),
+            yardstick: Some(120e3),
         }
     }
 
