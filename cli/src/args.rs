@@ -156,6 +156,9 @@ pub struct Validate {
     /// How long to measure phases that time ends, instead of what the scenario says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: Option<u32>,
+    /// How often a real run is repeated whose measurement is doubtful; the least doubtful counts.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub again: u32,
     /// Instance, disk and network profiles of this machine, as `orrery probe` names them.
     #[arg(long, default_value = "local", value_name = "NAME")]
     pub machine: String,

@@ -50,13 +50,22 @@ fn failure(error: ProbeError) -> Failure {
 }
 
 fn show(probe: &Probe) {
-    let Probe { host, disk, network, .. } = probe;
+    let Probe { host, interruptions, disk, network, .. } = probe;
     let us = |ns: u64| ns as f64 / 1e3;
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
     println!(
         "processor     {}, {} threads of {} cores, {:.3} GHz, Linux {}",
         host.processor, host.cpus, host.cores, host.clock_ghz, host.kernel
     );
+    match interruptions {
+        Some(found) => println!(
+            "  is taken    for {:.0} us, p99 {:.0} us, each {:.1} ms of work",
+            us(found.lasts.p50),
+            us(found.lasts.p99),
+            found.every_ns as f64 / 1e6
+        ),
+        None => println!("  is taken    next to never"),
+    }
     println!("disk          {} under {} ({})", disk.device, disk.mountpoint, disk.filesystem);
     for (name, spread, iops, bandwidth) in [
         ("reads", disk.read, disk.read_iops, disk.read_bandwidth),

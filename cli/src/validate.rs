@@ -69,7 +69,17 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
     let mut real = Vec::new();
     for job in &mut jobs {
         let bar = bar(&job.run.scenario, "real");
-        let ran = really(&job.run, &place, args, &bar)?;
+        let mut ran = really(&job.run, &place, args, &bar)?;
+        for _ in 0..args.again {
+            if ran.doubt == 0.0 {
+                break;
+            }
+            eprintln!("{}: again, for {}", job.run.scenario, ran.doubts.join(", "));
+            let again = really(&job.run, &place, args, &bar)?;
+            if again.doubt < ran.doubt {
+                ran = again;
+            }
+        }
         bar.finish_and_clear();
         for skipped in &ran.skipped {
             eprintln!("{}: left out {skipped}", job.run.scenario);

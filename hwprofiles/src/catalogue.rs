@@ -105,7 +105,10 @@ impl Profiles {
                 "processors" => put(&mut processors, document.parse::<Processor>()?, |p| &p.name),
                 "instances" => {
                     let file: InstanceFile = document.parse()?;
-                    let rises = file.wake().is_none_or(|wake| wake.sampler().is_some());
+                    let rises = [file.wake(), file.interruptions()]
+                        .into_iter()
+                        .flatten()
+                        .all(|times| times.sampler().is_some());
                     rising(&document, &["wake"], rises)?;
                     files.insert(document.file.clone(), (file, document));
                 }

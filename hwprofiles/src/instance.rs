@@ -24,11 +24,16 @@ pub(crate) struct InstanceFile {
     ebs: Option<Ebs>,
     wake: Option<Quantiles>,
     doze: Option<Doze>,
+    interruptions: Option<Interruptions>,
 }
 
 impl InstanceFile {
     pub(crate) fn wake(&self) -> Option<&Quantiles> {
         self.wake.as_ref()
+    }
+
+    pub(crate) fn interruptions(&self) -> Option<&Quantiles> {
+        self.interruptions.as_ref().map(|interruptions| &interruptions.lasts)
     }
 
     pub(crate) fn processor_name(&self) -> &str {
@@ -37,7 +42,7 @@ impl InstanceFile {
 
     pub(crate) fn resolve(self, processor: Processor) -> Instance {
         let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, .. } = self;
-        let Self { local_disks, ebs, wake, doze, .. } = self;
+        let Self { local_disks, ebs, wake, doze, interruptions, .. } = self;
         Instance {
             name,
             about,
@@ -51,6 +56,7 @@ impl InstanceFile {
             ebs,
             wake,
             doze,
+            interruptions,
         }
     }
 }
@@ -75,6 +81,17 @@ pub struct Instance {
     pub wake: Option<Quantiles>,
     /// What precedes sleep; absent: a processor without work sleeps at once.
     pub doze: Option<Doze>,
+    /// What holds up a thread that works; absent: nothing.
+    pub interruptions: Option<Interruptions>,
+}
+
+/// Times in which a working thread does not get on: its processor is the kernel's, or the host's of a virtual machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interruptions {
+    /// Of work between two, on average; they come independently.
+    pub every: Figure<Time>,
+    pub lasts: Quantiles,
 }
 
 /// The kernel of a virtual machine looks for work itself for a while before it gives an idle processor back to the host

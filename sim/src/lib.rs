@@ -47,7 +47,8 @@ pub use cpu::{ContentionModel, CpuModel, SiblingModel};
 pub use host::{BootContext, Crash, HostCounters, HostId};
 pub use latency::Latency;
 pub use model::{
-    DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, NetworkModel, NicModel, OldModel, PauseModel,
+    DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, InterruptionModel, NetworkModel, NicModel,
+    OldModel, PauseModel,
 };
 pub use nic::links::LinkFault;
 pub use random::{Generator, Stream};

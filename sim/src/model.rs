@@ -1,6 +1,6 @@
 //! What a host and the network between hosts are made of, as plain numbers; profiles convert to these.
 
-use hwprofiles::{Disk, Instance, Network, System, Threading};
+use hwprofiles::{Disk, Instance, Network, Sampler, System, Threading};
 
 use crate::cpu::CpuModel;
 use crate::disk::device::VolumeCaps;
@@ -85,6 +85,21 @@ impl IdleModel {
     }
 }
 
+/// What takes the processor from whoever works on it.
+#[derive(Clone, Debug)]
+pub struct InterruptionModel {
+    /// Of work, between two.
+    pub every: Latency,
+    pub lasts: Latency,
+}
+
+impl InterruptionModel {
+    /// Independent of each other, `every_ns` on average.
+    pub fn new(every_ns: u64, lasts: Latency) -> Self {
+        Self { every: Latency::from_sampler(&Sampler::exponential(every_ns), 1), lasts }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct HostModel {
     pub name: String,
@@ -93,6 +108,7 @@ pub struct HostModel {
     pub cpus_per_shard: usize,
     pub cpu: CpuModel,
     pub idle: IdleModel,
+    pub interruptions: Option<InterruptionModel>,
     /// How long a shard runs before it hands over what its tasks sent and takes what came; `None`: both happen at once.
     pub turn_ns: Option<u64>,
     pub nic: NicModel,
@@ -138,6 +154,7 @@ impl HostModel {
             cpus_per_shard: 1,
             cpu: CpuModel::polls_only(200),
             idle: IdleModel::default(),
+            interruptions: None,
             turn_ns: None,
             nic: NicModel::gigabits(10.0),
             interrupts: None,
@@ -193,6 +210,10 @@ impl HostModel {
                     .as_ref()
                     .map(|doze| DozeModel { lasts_ns: doze.lasts.u64(), wake_ns: doze.wake.u64() }),
             },
+            interruptions: instance.interruptions.as_ref().and_then(|found| {
+                let lasts = Latency::from_sampler(&found.lasts.sampler()?, 1);
+                Some(InterruptionModel::new(found.every.u64(), lasts))
+            }),
             // A pool's threads each hand over what they did.
             turn_ns: system.turn.as_ref().filter(|_| !is_pool).map(|turn| turn.u64()),
             nic: NicModel {

@@ -79,6 +79,9 @@ pub(crate) struct Seat {
     inbox: RefCell<VecDeque<Message>>,
     random: RefCell<Generator>,
     wake_random: RefCell<Generator>,
+    /// Work until the processor is taken away next.
+    until_interruption_ns: Cell<u64>,
+    interruption_random: RefCell<Generator>,
     /// Of a shard that works in turns: what it sent in this one, and where something came for its receives.
     outgoing: RefCell<Vec<Sent>>,
     has_submitted: Cell<bool>,
@@ -109,6 +112,10 @@ fn to_io(result: Result<u64, Errno>) -> io::Result<u64> {
 impl Seat {
     pub fn new(world: &Rc<World>, id: SeatId, host: &Rc<Host>, index: usize) -> Rc<Self> {
         let parts = [u64::from(host.id), index as u64, u64::from(id)];
+        let interruptions = &host.model.interruptions;
+        let mut interruption_random =
+            Generator::stream(world.seed(), Stream::Scheduling, &[parts[0], parts[1], parts[2], 2]);
+        let first = interruption_random.next_u64();
         Rc::new(Self {
             id,
             index,
@@ -136,6 +143,8 @@ impl Seat {
                 Stream::Scheduling,
                 &[parts[0], parts[1], parts[2], 1],
             )),
+            until_interruption_ns: Cell::new(interruptions.as_ref().map_or(NEVER, |model| model.every.sample(first))),
+            interruption_random: RefCell::new(interruption_random),
             outgoing: RefCell::default(),
             has_submitted: Cell::new(false),
             was_woken: Cell::new(false),
@@ -254,6 +263,20 @@ impl Seat {
     pub fn interrupt(&self, now: u64, ns: u64) {
         self.add_used(ns);
         self.cpu_free_at.set(self.cpu_free_at.get().max(now) + ns);
+    }
+
+    /// How long others had the CPU in the course of `used_ns` of work.
+    pub fn interrupted_ns(&self, used_ns: u64) -> u64 {
+        let Some(model) = &self.host.model.interruptions else { return 0 };
+        let (mut left, mut taken) = (used_ns, 0);
+        let mut random = self.interruption_random.borrow_mut();
+        while let Some(rest) = left.checked_sub(self.until_interruption_ns.get()) {
+            taken += model.lasts.sample(random.next_u64());
+            self.until_interruption_ns.set(model.every.sample(random.next_u64()).max(1));
+            left = rest;
+        }
+        self.until_interruption_ns.set(self.until_interruption_ns.get() - left);
+        taken
     }
 
     pub fn add_used(&self, ns: u64) {

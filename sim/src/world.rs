@@ -324,10 +324,11 @@ impl World {
             seat.is_ready.set(false);
             let quantum_ns = seat.host.model.turn_ns.unwrap_or(self.settings.quantum_ns);
             let (used_ns, more) = seat.run(&shard, now, quantum_ns);
-            seat.cpu_free_at.set(now + used_ns);
-            self.send_off(&seat, now + used_ns);
+            let free_at = now + used_ns + seat.interrupted_ns(used_ns);
+            seat.cpu_free_at.set(free_at);
+            self.send_off(&seat, free_at);
             self.trace.note("cpu", used_ns);
-            self.collect_garbage(&seat.host, now + used_ns);
+            self.collect_garbage(&seat.host, free_at);
             if !seat.is_armed.get() {
                 seat.is_armed.set(shard.remote().prepare_sleep());
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Log, MS, S, addr, ip};
 use reactor::{Buf, Group, Work, charge, net, spawn, time};
-use sim::{CpuModel, HostModel, IdleModel, Latency, Settings, World};
+use sim::{CpuModel, HostModel, IdleModel, InterruptionModel, Latency, Settings, World};
 
 /// A poll takes 100 ns, a kind of work 100 us.
 fn model(turn_ns: Option<u64>) -> HostModel {
@@ -86,6 +86,33 @@ fn the_cpu_of_sleeping_and_waking_is_used_and_holds_nothing_up() {
     for (late, used) in slept {
         assert!((40_000..41_000).contains(&late) && (20_000..21_000).contains(&used), "{late} {used}");
     }
+}
+
+#[test]
+fn a_working_processor_is_taken_away_now_and_then() {
+    let run = |world: &std::rc::Rc<World>| {
+        // 10 s of work, of which every 10 ms on average 2 ms are lost.
+        let interruptions = Some(InterruptionModel::new(10 * MS, Latency::constant(2 * MS)));
+        let host = world.add_host(ip(1), HostModel { interruptions, ..model(None) });
+        let log = Log::new();
+        let seen = log.clone();
+        world.boot(host, move |_| {
+            let log = seen.clone();
+            async move {
+                for _ in 0..100_000 {
+                    charge(Work::MemtableInsert, 0);
+                    time::yield_now().await;
+                }
+                log.push((reactor::now(), reactor::used_cpu_ns()));
+            }
+        });
+        world.run_until_idle();
+        log.all()
+    };
+    let (took, used) = sim::run(1, Settings::default(), run).value[0];
+    assert!((10 * S..10 * S + S / 10).contains(&used), "{used}");
+    let lost = (took - used) as f64 / used as f64;
+    assert!((0.18..0.22).contains(&lost), "{lost}");
 }
 
 /// When the first of two messages that a host sends reaches the other, whose second task works for 100 us beside.

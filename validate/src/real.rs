@@ -37,6 +37,8 @@ pub struct Ran {
     pub skipped: Vec<String>,
     /// What makes the measurement doubtful.
     pub doubts: Vec<String>,
+    /// How much: by what part the machine's time or speed was off, at worst.
+    pub doubt: f64,
     /// How fast the machine was, by the yardstick in operations a second; of nodes of this machine only.
     pub speed: Option<f64>,
 }
@@ -71,6 +73,7 @@ struct Real<'a> {
     began: Instant,
     skipped: Vec<String>,
     doubts: Vec<String>,
+    doubt: f64,
     yardstick: Option<Yardstick>,
     speeds: Vec<f64>,
 }
@@ -98,8 +101,9 @@ pub fn run(
         Servers::Local(_) => Some(Yardstick::new(&target, &config).map_err(RealError::Connect)?),
         Servers::Elsewhere(_) => None,
     };
-    let (skipped, doubts, speeds) = Default::default();
-    let mut real = Real { run, servers, watched, loaders, began: Instant::now(), skipped, doubts, yardstick, speeds };
+    let (skipped, doubts, doubt, speeds) = Default::default();
+    let began = Instant::now();
+    let mut real = Real { run, servers, watched, loaders, began, skipped, doubts, doubt, yardstick, speeds };
     let mut phases = Vec::new();
     for index in 0..run.phases.len() {
         phases.extend(real.phase(index, progress)?);
@@ -107,10 +111,10 @@ pub fn run(
     real.skipped.extend(run.faults.iter().map(|fault| {
         format!("the fault at {}+{}: faults are injected into simulated nodes only", fault.at.phase, fault.at.after)
     }));
-    let Real { loaders, skipped, doubts, speeds, .. } = real;
+    let Real { loaders, skipped, doubts, doubt, speeds, .. } = real;
     loaders.stop().map_err(RealError::Connect)?;
     let speed = (!speeds.is_empty()).then(|| speeds.iter().sum::<f64>() / speeds.len() as f64);
-    Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts, speed })
+    Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts, doubt, speed })
 }
 
 fn connect(target: &Target, config: &LoaderConfig) -> Result<Loaders, RealError> {
@@ -146,11 +150,13 @@ impl Real<'_> {
         if let (Some(before), Some(after)) = (before, self.speed(name)?) {
             let drift = (after - before).abs() / before;
             if drift > DRIFT_MAX {
+                self.doubt = self.doubt.max(drift);
                 self.doubts.push(format!("{name}: the machine's speed changed by {:.0} %", drift * 100.0));
             }
             self.speeds.extend([before, after]);
         }
-        if driven.stolen > STOLEN_MAX {
+        if driven.stolen > STOLEN_MAX && !name.starts_with(PREPARES) {
+            self.doubt = self.doubt.max(driven.stolen);
             let percent = driven.stolen * 100.0;
             self.doubts.push(format!("{name}: the host of this virtual machine had {percent:.0} % of its processors"));
         }

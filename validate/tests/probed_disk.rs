@@ -16,6 +16,7 @@ use reactor::fs::File;
 use sim::disk::model::DiskModel;
 use sim::{HostModel, Settings};
 use validate::probe::disk::{Disk, LARGE, Point, READ_SHARES, SMALL, WRITE_SHARES};
+use validate::probe::interruptions::Interruptions;
 use validate::probe::load::{self, Arrival, Load, Seen};
 use validate::probe::spread::Spread;
 use validate::probe::{Probe, documents, host, network};
@@ -65,6 +66,7 @@ fn measured() -> Disk {
 fn probe() -> Probe {
     Probe {
         date: "2026-11-21".into(),
+        interruptions: Some(Interruptions { every_ns: 20_000_000, lasts: spread([40, 60, 200, 900, 1_500, 3_000]) }),
         host: host::Host {
             processor: "Made-up CPU @ 2.50GHz".into(),
             kernel: "6.18".into(),

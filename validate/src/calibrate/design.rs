@@ -97,6 +97,16 @@ pub fn groups(data: f64) -> Vec<Group> {
         settled: true,
         steps,
     };
+    let cached = |name: &str, row, full, steps| Group {
+        name: name.into(),
+        row,
+        compression: None,
+        memtable_mib: 2_048,
+        cache_mib: 1_024,
+        rows: rows(full),
+        settled: true,
+        steps,
+    };
     let flushing = |name: &str, row, compression, full, steps| Group {
         name: name.into(),
         row,
@@ -152,6 +162,8 @@ pub fn groups(data: f64) -> Vec<Group> {
             20e3,
             vec![step("write, 32 threads", Mix::WRITE, 32, 8), step("read, 64 threads", Mix::READ, 64, 8)],
         ),
+        cached("row cache, 5 x 34 B", Row::STRESS_DEFAULT, 50e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
+        cached("row cache, 1 x 8 KiB", row(1, 8 << 10), 10e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
         on_disk(
             "SSTables, 5 x 34 B",
             Row::STRESS_DEFAULT,
@@ -177,6 +189,7 @@ pub fn groups(data: f64) -> Vec<Group> {
             50e3,
             vec![step("read, 64 threads", Mix::READ, 64, 8)],
         ),
+        on_disk("SSTables, 1 x 8 KiB", row(1, 8 << 10), None, 40e3, vec![step("read, 16 threads", Mix::READ, 16, 8)]),
         flushing(
             "flushes, 5 x 34 B",
             Row::STRESS_DEFAULT,
@@ -184,6 +197,7 @@ pub fn groups(data: f64) -> Vec<Group> {
             300e3,
             vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("both, 64 threads", BOTH, 64, 8)],
         ),
+        flushing("flushes, 1 x 8 KiB", row(1, 8 << 10), None, 10e3, vec![step("write, 32 threads", Mix::WRITE, 32, 8)]),
         flushing(
             "flushes of LZ4, 1 x 1 KiB",
             row(1, 1 << 10),

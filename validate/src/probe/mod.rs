@@ -8,6 +8,7 @@
 pub mod date;
 pub mod disk;
 pub mod host;
+pub mod interruptions;
 pub mod load;
 mod mount;
 pub mod network;
@@ -49,6 +50,7 @@ pub struct Probe {
     /// Year, month and day.
     pub date: String,
     pub host: host::Host,
+    pub interruptions: Option<interruptions::Interruptions>,
     pub disk: disk::Disk,
     pub network: network::Network,
 }
@@ -74,19 +76,23 @@ impl Options {
     }
 }
 
+/// Threads that measure at once, at most.
+const CPUS_MAX: usize = 4;
+
 pub fn run(folder: &Path, options: Options, progress: &Progress) -> Result<Probe, ProbeError> {
     let slice = |part: f64| Duration::from_secs_f64(options.seconds * part);
     progress("processor", 0.0);
     let host = host::describe(slice(0.01))?;
-    progress("loopback", 0.02);
     let cpus = host::usable_cpus();
+    let interruptions = interruptions::measure(&cpus[..cpus.len().min(CPUS_MAX)], slice(0.05))?;
+    progress("loopback", 0.07);
     // As `orrery validate` deals them out: the first serves, the last drives.
     let of = |cpu: Option<&usize>| cpu.copied().filter(|_| cpus.len() > 1);
     let places = network::Places { server: of(cpus.first()), client: of(cpus.last()) };
-    let network = network::measure(places, slice(0.13))?;
+    let network = network::measure(places, slice(0.11))?;
     let extent =
-        disk::Extent { file_bytes: options.file_bytes, seconds: options.seconds * 0.85, bytes_max: options.bytes_max };
-    let shards = cpus.len().clamp(1, 4);
-    let disk = disk::measure(folder, shards, extent, &|what, part| progress(what, 0.15 + 0.85 * part))?;
-    Ok(Probe { date: date::today(), host, disk, network })
+        disk::Extent { file_bytes: options.file_bytes, seconds: options.seconds * 0.82, bytes_max: options.bytes_max };
+    let shards = cpus.len().clamp(1, CPUS_MAX);
+    let disk = disk::measure(folder, shards, extent, &|what, part| progress(what, 0.18 + 0.82 * part))?;
+    Ok(Probe { date: date::today(), host, interruptions, disk, network })
 }

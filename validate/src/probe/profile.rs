@@ -9,6 +9,7 @@ use hwprofiles::quantity::{Bandwidth, Dimension, Frequency, Rate, Ratio, Time};
 use hwprofiles::{Figure, Standing};
 
 use super::disk::{Disk, Point, SMALL};
+use super::interruptions::Interruptions;
 use super::network::{Doze, Network};
 use super::spread::Spread;
 use super::{Probe, host::Host};
@@ -125,6 +126,10 @@ fn instance(writer: &Writer, name: &str, probe: &Probe) -> String {
     if let Some(Doze { lasts_ns, wake_ns }) = probe.network.doze() {
         let (lasts, wake) = (writer.measured::<Time>(lasts_ns as f64), writer.measured::<Time>(wake_ns as f64));
         let _ = write!(text, "doze:\n  lasts: {lasts}\n  wake: {wake}\n");
+    }
+    if let Some(Interruptions { every_ns, lasts }) = probe.interruptions {
+        let every = writer.measured::<Time>(every_ns as f64);
+        let _ = write!(text, "interruptions:\n  every: {every}\n  lasts:\n{}", writer.quantiles("    ", lasts));
     }
     text
 }
