@@ -1,8 +1,8 @@
 """Draws a profile as a flame graph: perf script -i DATA | python3 benches/flame.py TITLE > flame.svg
 
 Reads what `perf script` prints of call stacks (perf record -g), writes a static SVG: a box for each function, as wide as
-its part of the samples, callers below; pointing at a box tells its part. With --table it prints the functions with the
-largest parts of their own instead, as a Markdown table.
+its part of the samples, callers below; pointing at a box tells its part. With --table it prints what the samples are for
+instead, as a Markdown table.
 """
 
 import html
@@ -42,8 +42,9 @@ def stacks(lines):
 
 
 def folded(stack):
-    """Without functions that follow themselves."""
-    return tuple(f for at, f in enumerate(stack) if at == 0 or stack[at - 1] != f)
+    """Without functions that follow themselves, and without what could not be unwound."""
+    known = [f for f in stack if f != "[unknown]"] or ["?"]
+    return tuple(f for at, f in enumerate(known) if at == 0 or known[at - 1] != f)
 
 
 def tree(samples):
@@ -87,14 +88,31 @@ def draw(root, title):
     print("</svg>")
 
 
+# What a sample is for: the first of these that a function of its stack matches, the innermost function first.
+PARTS = [
+    ("moving futures and rows (memcpy)", r"memcpy|memmove|memset"),
+    ("allocator", r"^_?_?mi_|malloc|free$"),
+    ("kernel: TCP over loopback", r"^(tcp_|sock_|inet|__sys_send|io_send|io_recv|ip_|__ip|net_rx|skb_|__napi|loopback)"),
+    ("kernel: the rest of io_uring, scheduling, interrupts", r"entry_SYSCALL|asm_|io_uring_enter|^do_syscall|^schedule"),
+    ("commit log", r"commitlog"),
+    ("memtable and cache: finding", r"tokens::|navigate|^search|find_key|memtable::|row_cache"),
+    ("rows: encoding, decoding, merging", r"codec::|vint|storage::data|mutation|decode_shared|partition::"),
+    ("native protocol", r"cql::|frame|response|request|segment"),
+    ("statements: plan, bind, result", r"execute|modify|select|rows::|query::|coordinator|replica|read::|write::"),
+    ("executor", r"task::|reactor|ring|shard::|group|slot"),
+    ("sessions", r"session"),
+]
+
+
 def table(samples):
-    own = Counter()
+    parts = Counter()
     for stack, count in samples.items():
-        own[stack[-1]] += count
-    total = sum(own.values())
-    print("| function | part |\n|---|---|")
-    for function, count in own.most_common(25):
-        print(f"| `{function}` | {100 * count / total:.1f} % |")
+        part = next((part for f in reversed(stack) for part, names in PARTS if re.search(names, f)), "other")
+        parts[part] += count
+    total = sum(parts.values())
+    print("| what | part |\n|---|---|")
+    for part, count in parts.most_common():
+        print(f"| {part} | {100 * count / total:.1f} % |")
 
 
 def main():
