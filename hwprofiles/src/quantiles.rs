@@ -57,7 +57,8 @@ impl Sampler {
     /// The times between events that come independently, by the points of an exponential distribution.
     pub fn exponential(mean_ns: u64) -> Self {
         let point = |times: f64| (mean_ns as f64 * times) as u64;
-        Self { points: [0.0, 0.0513, 0.6931, 2.9957, 9.2340].map(point), p99: Some(point(4.6052)) }
+        let median = std::f64::consts::LN_2;
+        Self { points: [0.0, 0.0513, median, 2.9957, 9.2340].map(point), p99: Some(point(4.6052)) }
     }
 
     /// ns for 32 random bits (the high half of `random` is used).

@@ -136,6 +136,7 @@ impl Real<'_> {
             self.quiesce(name)?;
         }
         let before = self.speed(name)?;
+        self.speeds.extend(before);
         let mut driven = self.drive(index, progress)?;
         if plan.quiesce == Quiesce::After {
             let since = Instant::now();
@@ -147,13 +148,20 @@ impl Real<'_> {
         if plan.major_compaction_after {
             self.skipped.push(format!("{name}: the major compaction behind it"));
         }
-        if let (Some(before), Some(after)) = (before, self.speed(name)?) {
+        // What compaction still does would be taken for the machine's slowness; only where the nodes are to rest anyway
+        // are they let.
+        let next = run.phases.get(index + 1);
+        if let Some(before) = before
+            && next.is_none_or(|next| next.quiesce == Quiesce::Before)
+        {
+            self.quiesce(name)?;
+            let after = self.speed(name)?.unwrap_or(before);
+            self.speeds.push(after);
             let drift = (after - before).abs() / before;
             if drift > DRIFT_MAX {
                 self.doubt = self.doubt.max(drift);
                 self.doubts.push(format!("{name}: the machine's speed changed by {:.0} %", drift * 100.0));
             }
-            self.speeds.extend([before, after]);
         }
         if driven.stolen > STOLEN_MAX && !name.starts_with(PREPARES) {
             self.doubt = self.doubt.max(driven.stolen);
@@ -163,15 +171,10 @@ impl Real<'_> {
         Ok(Some(driven.record))
     }
 
-    /// How fast the machine is beside a phase that is measured. Nodes are let rest: what they still do is not its speed.
+    /// How fast the machine is, beside a phase that is compared.
     fn speed(&self, phase: &str) -> Result<Option<f64>, RealError> {
-        let (Some(yardstick), Servers::Local(cluster)) = (&self.yardstick, self.servers) else { return Ok(None) };
-        if phase.starts_with(PREPARES) {
-            return Ok(None);
-        }
-        cluster.quiesce()?;
-        let failed = |cause| RealError::Load { phase: phase.to_string(), cause };
-        yardstick.measure().map(Some).map_err(failed)
+        let Some(yardstick) = self.yardstick.as_ref().filter(|_| !phase.starts_with(PREPARES)) else { return Ok(None) };
+        yardstick.measure().map(Some).map_err(|cause| RealError::Load { phase: phase.to_string(), cause })
     }
 
     /// Whether the servers could be asked to.

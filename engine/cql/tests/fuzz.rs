@@ -22,7 +22,7 @@ const CASE_MAX: Duration = Duration::from_secs(10);
 const CASES: u32 = 2000;
 
 /// Checks cases until the time is up; once through without one.
-fn fuzz<S: Strategy>(strategy: S, check: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+fn fuzz<S: Strategy<Value: Clone>>(strategy: S, check: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let seconds = std::env::var("ORRERY_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let end = Instant::now() + Duration::from_secs(seconds);
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
@@ -34,10 +34,17 @@ fn fuzz<S: Strategy>(strategy: S, check: impl Fn(S::Value) -> Result<(), TestCas
     };
     let mut cases = 0;
     loop {
-        let timed = |case| {
+        let took = |case| {
             let begun = Instant::now();
-            check(case)?;
-            prop_assert!(begun.elapsed() < CASE_MAX, "the case took {:?}", begun.elapsed());
+            check(case).map(|()| begun.elapsed())
+        };
+        let timed = |case: S::Value| {
+            let mut time = took(case.clone())?;
+            if time >= CASE_MAX {
+                // Perhaps the machine did something else.
+                time = took(case)?;
+            }
+            prop_assert!(time < CASE_MAX, "the case took {time:?}");
             Ok(())
         };
         if let Err(error) = runner.run(&strategy, timed) {
