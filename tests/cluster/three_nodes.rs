@@ -1,7 +1,8 @@
 //! Three real nodes are one cluster: schema agreement, RF 3 at QUORUM with a node killed, the errors when too few are
 //! left, and nothing acknowledged lost when they come back.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,6 +131,47 @@ async fn read(session: &Session, keys: std::ops::Range<i32>, level: Consistency)
     Ok(())
 }
 
+/// A plain connection that has asked to be told when nodes come and go, as drivers do.
+struct Listening(TcpStream);
+
+impl Listening {
+    fn to(node: &Node) -> Listening {
+        let stream = TcpStream::connect((node.address, CQL_PORT)).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut listening = Listening(stream);
+        // STARTUP with CQL_VERSION, and REGISTER for one kind of event; each is answered by READY.
+        for (opcode, body) in [(1, &b"\0\x01\0\x0bCQL_VERSION\0\x053.0.0"[..]), (11, b"\0\x01\0\x0dSTATUS_CHANGE")] {
+            let mut frame = vec![4, 0, 0, 0, opcode];
+            frame.extend((body.len() as u32).to_be_bytes());
+            frame.extend(body);
+            listening.0.write_all(&frame).expect("the request leaves");
+            assert_eq!(listening.frame().0, 2, "READY");
+        }
+        listening
+    }
+
+    fn frame(&mut self) -> (u8, Vec<u8>) {
+        let mut header = [0; 9];
+        self.0.read_exact(&mut header).expect("a frame in time");
+        let len = u32::from_be_bytes([header[5], header[6], header[7], header[8]]);
+        let mut body = vec![0; len as usize];
+        self.0.read_exact(&mut body).expect("its body");
+        (header[4], body)
+    }
+
+    /// Waits until it is told so of a node; other news is passed over.
+    fn hears(&mut self, state: &str, of: Ipv4Addr) {
+        let mut told = [&b"\0\x0dSTATUS_CHANGE\0"[..], &[state.len() as u8], state.as_bytes(), &[4]].concat();
+        told.extend(of.octets());
+        loop {
+            let (opcode, body) = self.frame();
+            if opcode == 12 && body.starts_with(&told) {
+                return;
+            }
+        }
+    }
+}
+
 /// Must be refused: as unavailable once the failure is noticed; before that a replica fails or does not answer in time.
 #[track_caller]
 fn too_few(outcome: Result<(), ExecutionError>) {
@@ -165,7 +207,9 @@ async fn quorum_survives_one_node() {
         read(&session, 500..600, Consistency::One).await.expect("what ALL wrote is on each node");
     }
 
+    let mut listening = Listening::to(&cluster.nodes[0]);
     cluster.kill(3);
+    listening.hears("DOWN", cluster.nodes[2].address);
     let second = cluster.through(2).await;
     write(&first, 600..1000, Consistency::Quorum).await.expect("two nodes are a quorum");
     read(&second, 0..1000, Consistency::Quorum).await.expect("two nodes are a quorum");
@@ -189,6 +233,7 @@ async fn quorum_survives_one_node() {
 
     cluster.restart(2);
     cluster.restart(3);
+    listening.hears("UP", cluster.nodes[2].address);
     agreement(&cluster).await;
     for n in 1..=3 {
         let session = cluster.through(n).await;
