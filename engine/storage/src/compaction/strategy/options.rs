@@ -40,7 +40,7 @@ impl<'a> Rest<'a> {
             None => Ok(default),
             Some(text) if text.eq_ignore_ascii_case("true") => Ok(true),
             Some(text) if text.eq_ignore_ascii_case("false") => Ok(false),
-            Some(text) => Err(format!("'{name}' should be either 'true' or 'false', not '{text}'")),
+            Some(text) => Err(format!("{name} value ({text}) must be \"true\" or \"false\"")),
         }
     }
 }
@@ -52,8 +52,10 @@ fn thresholds(rest: &mut Rest<'_>) -> Result<(usize, usize), String> {
                     option 'enabled' to false instead."
             .into());
     }
-    if min < 2 {
-        return Err(format!("Min compaction threshold cannot be less than 2 (got {min})"));
+    for (name, threshold) in [("min_threshold", min), ("max_threshold", max)] {
+        if threshold < 2 {
+            return Err(format!("{name} value ({threshold}) must be bigger or equal to 2"));
+        }
     }
     if min > max {
         return Err(format!(
@@ -63,15 +65,20 @@ fn thresholds(rest: &mut Rest<'_>) -> Result<(usize, usize), String> {
     Ok((min as usize, max as usize))
 }
 
+fn check_share(name: &str, value: f64, holds: bool) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(format!("{name} value ({value}) must be between 0.0 and 1.0")) }
+}
+
 fn tiers(rest: &mut Rest<'_>, small_bytes: u64) -> Result<size_tiered::Options, String> {
     let (min_threshold, max_threshold) = thresholds(rest)?;
     let min_sstable_bytes: i64 = rest.integer("min_sstable_size", small_bytes as i64)?;
     if min_sstable_bytes < 0 {
-        return Err(format!("min_sstable_size must be non negative: {min_sstable_bytes}"));
+        return Err(format!("min_sstable_size value ({min_sstable_bytes}) must be non negative"));
     }
     let (bucket_low, bucket_high) = (rest.float("bucket_low", 0.5)?, rest.float("bucket_high", 1.5)?);
-    if bucket_high <= bucket_low {
-        return Err(format!("Bucket high value ({bucket_high}) is less than or equal bucket low value ({bucket_low})"));
+    check_share("bucket_low", bucket_low, 0.0 < bucket_low && bucket_low <= 1.0)?;
+    if bucket_high <= 1.0 {
+        return Err(format!("bucket_high value ({bucket_high}) must be greater than 1.0"));
     }
     let min_sstable_bytes = min_sstable_bytes as u64;
     Ok(size_tiered::Options { min_threshold, max_threshold, bucket_low, bucket_high, min_sstable_bytes })
@@ -123,6 +130,8 @@ fn time_window(rest: &mut Rest<'_>, small_bytes: u64) -> Result<time_window::Opt
     if check_s < 0 {
         return Err(format!("expired_sstable_check_frequency_seconds must not be negative, but was {check_s}"));
     }
+    // Scylla's, about its way to read.
+    rest.switch("enable_optimized_twcs_queries", true)?;
     Ok(time_window::Options {
         window_s: unit_s * size as u64,
         timestamps_per_s,
@@ -154,12 +163,10 @@ fn tombstones(rest: &mut Rest<'_>, wanted: bool) -> Result<Option<Tombstones>, S
     let named = ["tombstone_threshold", "tombstone_compaction_interval", "unchecked_tombstone_compaction"];
     let wanted = wanted || named.iter().any(|name| rest.options.contains_key(*name));
     let threshold = rest.float("tombstone_threshold", 0.2)?;
-    if threshold <= 0.0 {
-        return Err(format!("tombstone_threshold must be greater than 0, but was {threshold}"));
-    }
+    check_share("tombstone_threshold", threshold, 0.0 < threshold && threshold <= 1.0)?;
     let interval_s: i64 = rest.integer("tombstone_compaction_interval", 86_400)?;
     if interval_s < 0 {
-        return Err(format!("tombstone_compaction_interval must be greater than 0, but was {interval_s}"));
+        return Err(format!("tombstone_compaction_interval value ({interval_s}000ms) must be positive"));
     }
     let unchecked = rest.switch("unchecked_tombstone_compaction", false)?;
     rest.switch("only_purge_repaired_tombstones", false)?;
@@ -174,7 +181,9 @@ impl Strategy {
         let mut rest = Rest { options, asked: Vec::new() };
         let class = rest.text("class").ok_or("Missing sub-option 'class' for the 'compaction' option.")?;
         let short = class.strip_prefix(PACKAGE).unwrap_or(class);
-        let enabled = rest.switch("enabled", true)?;
+        // Scylla's, for tests: nothing is compacted.
+        let is_null = short == "NullCompactionStrategy";
+        let enabled = rest.switch("enabled", true)? && !is_null;
         rest.switch("log_all", false)?;
         match rest.text("provide_overlapping_tombstones").map(str::to_ascii_lowercase).as_deref() {
             None | Some("none" | "row" | "cell") => {}
@@ -186,7 +195,13 @@ impl Strategy {
             }
         }
         let kind = match short {
-            "SizeTieredCompactionStrategy" => Way::SizeTiered(tiers(&mut rest, small_bytes)?),
+            "SizeTieredCompactionStrategy" => {
+                // Of old; what it asks for is not done.
+                let cold = rest.float("cold_reads_to_omit", 0.05)?;
+                check_share("cold_reads_to_omit", cold, (0.0..=1.0).contains(&cold))?;
+                Way::SizeTiered(tiers(&mut rest, small_bytes)?)
+            }
+            _ if is_null => Way::SizeTiered(tiers(&mut rest, small_bytes)?),
             "LeveledCompactionStrategy" => Way::Leveled(leveled(&mut rest, small_bytes)?),
             "TimeWindowCompactionStrategy" => Way::TimeWindow(time_window(&mut rest, small_bytes)?),
             "IncrementalCompactionStrategy" => Way::Incremental(incremental(&mut rest, small_bytes)?),
@@ -281,9 +296,13 @@ mod tests {
             "class=SizeTieredCompactionStrategy min_threshold=x",
             "class=SizeTieredCompactionStrategy min_threshold=9 max_threshold=8",
             "class=SizeTieredCompactionStrategy bucket_low=1.6",
+            "class=SizeTieredCompactionStrategy bucket_high=0.7",
+            "class=SizeTieredCompactionStrategy cold_reads_to_omit=3.5",
             "class=SizeTieredCompactionStrategy bucket_low=NaN",
             "class=SizeTieredCompactionStrategy min_sstable_size=-1",
             "class=SizeTieredCompactionStrategy tombstone_threshold=0",
+            "class=SizeTieredCompactionStrategy tombstone_threshold=5.5",
+            "class=SizeTieredCompactionStrategy tombstone_compaction_interval=-7",
             "class=SizeTieredCompactionStrategy enabled=perhaps",
             "class=SizeTieredCompactionStrategy sstable_size_in_mb=10",
             "class=LeveledCompactionStrategy sstable_size_in_mb=0",
