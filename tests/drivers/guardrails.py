@@ -7,8 +7,9 @@ import sys
 import unittest
 
 import python_driver
-from cassandra import ConsistencyLevel, InvalidRequest
-from cassandra.protocol import ConfigurationException
+from cassandra import ConsistencyLevel, InvalidRequest, OperationTimedOut, ReadFailure
+from cassandra.cluster import NoHostAvailable
+from cassandra.protocol import ConfigurationException, OverloadedErrorMessage
 from cassandra.query import SimpleStatement
 
 
@@ -123,6 +124,60 @@ class Guardrails(python_driver.Connected):
         (warning,) = self.with_setting("compaction_collection_elements_count_warning_threshold", "2", insert)
         self.assertIn("soft limit violation of cell size, collection size", warning)
         self.session.execute(f"DELETE FROM {table} WHERE k = 1 BYPASS LARGE_DATA_GUARDRAILS")
+
+    def test_tombstones(self):
+        table = self.table("k int, c int, PRIMARY KEY (k, c)")
+        for c in range(20):
+            self.session.execute(f"DELETE FROM {table} WHERE k = 1 AND c = {c}")
+        self.session.execute(f"INSERT INTO {table} (k, c) VALUES (1, 100)")
+        select = f"SELECT c FROM {table} WHERE k = 1"
+        self.assertEqual(self.with_setting("tombstone_warn_threshold", "20", select), [])
+        (warning,) = self.with_setting("tombstone_warn_threshold", "19", select)
+        self.assertRegex(warning, f"^Read 1 live rows and 20 tombstone cells for a query of drivers.{table} ")
+        self.session.execute("UPDATE system.config SET value = '19' WHERE name = 'tombstone_failure_threshold'")
+        try:
+            with self.assertRaisesRegex(ReadFailure, "READ_TOO_MANY_TOMBSTONES"):
+                self.session.execute(select)
+        finally:
+            self.session.execute("UPDATE system.config SET value = '100000' WHERE name = 'tombstone_failure_threshold'")
+        self.assertEqual(self.rows(select), [(100,)])
+
+    def test_a_scan_ends_its_page_after_so_many_tombstones(self):
+        table = self.table("k int PRIMARY KEY")
+        for k in range(50):
+            self.session.execute(f"DELETE FROM {table} WHERE k = {k}")
+        self.session.execute(f"INSERT INTO {table} (k) VALUES (100)")
+        self.session.execute("UPDATE system.config SET value = '10' WHERE name = 'query_tombstone_page_limit'")
+        try:
+            result, pages = self.session.execute(SimpleStatement(f"SELECT k FROM {table}", fetch_size=10)), 1
+            found = [row.k for row in result.current_rows]
+            while result.has_more_pages:
+                result.fetch_next_page()
+                pages += 1
+                found += [row.k for row in result.current_rows]
+            self.assertEqual(self.rows(f"SELECT count(*) FROM {table}"), [(1,)])
+        finally:
+            self.session.execute("UPDATE system.config SET value = '10000' WHERE name = 'query_tombstone_page_limit'")
+        self.assertEqual(found, [100])
+        self.assertGreaterEqual(pages, 5)
+
+    def test_requests_at_once(self):
+        table = self.table("k int PRIMARY KEY")
+        self.session.execute("UPDATE system.config SET value = '1' WHERE name = 'max_concurrent_requests_per_shard'")
+        try:
+            # Scans ask the other shard too, so that one request meets another.
+            asked = [self.session.execute_async(f"SELECT * FROM {table}") for _ in range(200)]
+            refused = 0
+            for future in asked:
+                try:
+                    future.result()
+                except (OperationTimedOut, NoHostAvailable, OverloadedErrorMessage) as error:
+                    refused += "max_concurrent_requests_per_shard" in str(error)
+        finally:
+            restored = "UPDATE system.config SET value = '4294967295' WHERE name = 'max_concurrent_requests_per_shard'"
+            self.session.execute(restored)
+        self.assertGreater(refused, 0)
+        self.assertEqual(self.rows(f"SELECT * FROM {table}"), [])
 
     def test_levels_of_writes(self):
         table = self.table("k int PRIMARY KEY, v int")

@@ -136,6 +136,9 @@ pub enum Command {
         probability: f64,
     },
     Gettraceprobability,
+    /// Forget permissions, which this node does not cache: each statement sees them as they are.
+    #[command(visible_aliases = ["invalidaterolescache", "invalidatecredentialscache"])]
+    Invalidatepermissionscache,
     /// Take the certificates for clients' connections as the files are now.
     Reloadssl,
     /// Serve CQL clients.

@@ -70,6 +70,7 @@ pub fn run(args: &Nodetool) -> Result<(), Failure> {
             println!("Current trace probability: {}", api.number("/storage_service/trace_probability")?);
             Ok(())
         }
+        Command::Invalidatepermissionscache => api.post("/authorization_cache/reset", &[]).map(drop),
         Command::Reloadssl => api.post("/storage_service/reload_ssl", &[]).map(drop),
         Command::Enablebinary => api.post("/storage_service/native_transport", &[]).map(drop),
         Command::Disablebinary => api.delete("/storage_service/native_transport", &[]).map(drop),

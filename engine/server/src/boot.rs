@@ -123,6 +123,7 @@ async fn serving(config: &NodeConfig, node: &Rc<Node>, shards: usize) -> Result<
         node: node.clone(),
         budget: Budget::new((config.client_bytes / shards as u64) as usize),
         requests_max: config.requests_per_connection_max,
+        in_flight: std::cell::Cell::new(0),
         ports: listeners::ports(config, node.topology.local().native_addr(), acceptor.is_some()),
         acceptor,
         identities: Identities::from_settings(&node.settings).map_err(TlsError::from)?,

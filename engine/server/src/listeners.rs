@@ -3,6 +3,7 @@
 //! On an ordinary port the world deals connections out to shards. On a shard-aware one the client chooses: the port
 //! that it connects from, modulo the number of shards, is the shard (Scylla's `docs/dev/protocol-extensions.md`).
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub(crate) struct Serving {
     pub budget: Rc<Budget>,
     /// Requests that one connection may have in flight.
     pub requests_max: usize,
+    /// Requests of all connections that are being executed.
+    pub in_flight: Cell<usize>,
     pub ports: Vec<Port>,
     /// With encryption.
     pub acceptor: Option<Rc<Acceptor>>,

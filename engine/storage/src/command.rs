@@ -55,6 +55,8 @@ pub struct ScanCommand {
     pub limit_rows: usize,
     /// Memory of rows beyond which the answer ends, in the middle of a partition if need be.
     pub limit_bytes: usize,
+    /// Deletions gone through beyond which the answer ends, be it without a row, once the partition is through.
+    pub limit_tombstones: usize,
     pub now_s: u32,
 }
 
@@ -68,6 +70,7 @@ impl ScanCommand {
             slices: Vec::new(),
             limit_rows: usize::MAX,
             limit_bytes: usize::MAX,
+            limit_tombstones: usize::MAX,
             now_s,
         }
     }

@@ -16,9 +16,10 @@ struct Scan<'a> {
     command: &'a ScanCommand,
     memtables: Vec<SharedMemtable>,
     sstables: Vec<Rc<Sstable>>,
-    /// Live rows still wanted, and memory for rows.
+    /// Live rows still wanted, memory for rows, and deletions that may be gone through.
     left: usize,
     left_bytes: usize,
+    left_tombstones: usize,
     answer: Vec<Partition>,
 }
 
@@ -39,6 +40,7 @@ pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Ve
         sstables: table.sstables.borrow().clone(),
         left: command.limit_rows.max(1),
         left_bytes: command.limit_bytes.max(1),
+        left_tombstones: command.limit_tombstones.max(1),
         answer: Vec::new(),
     };
     let (start, end) = command.tokens;
@@ -78,6 +80,7 @@ pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Ve
 
 impl Scan<'_> {
     fn take(&mut self, page: Page) {
+        self.left_tombstones = self.left_tombstones.saturating_sub(page.tombstones);
         let Some(partition) = page.partition else { return };
         let now_s = self.command.now_s;
         let rows = partition.visible_rows(now_s, self.def).count();
@@ -90,7 +93,7 @@ impl Scan<'_> {
 
     /// The last partition may have more rows, if not another one follows.
     fn is_full(&self) -> bool {
-        self.left == 0 || self.left_bytes == 0
+        self.left == 0 || self.left_bytes == 0 || self.left_tombstones == 0
     }
 
     fn read<'b>(&'b self, token: Token, key: &'b Bytes, slices: &'b [Slice]) -> PartitionRead<'b> {

@@ -148,6 +148,7 @@ pub(crate) fn encode_scan(version: u64, command: &ScanCommand) -> Vec<u8> {
     out.extend_from_slice(&command.tokens.1.0.to_be_bytes());
     out.extend_from_slice(&limit(command.limit_rows));
     out.extend_from_slice(&limit(command.limit_bytes));
+    out.extend_from_slice(&limit(command.limit_tombstones));
     out.extend_from_slice(&command.now_s.to_be_bytes());
     let (key, clustering) = match &command.after {
         None => (None, None),
@@ -166,11 +167,13 @@ pub(crate) fn decode_scan(bytes: &[u8]) -> Result<ScanCommand, String> {
     let mut reader = Reader(bytes);
     let table = TableId(u128::from_be_bytes(reader.array()?));
     let tokens = (Token(i64::from_be_bytes(reader.array()?)), Token(i64::from_be_bytes(reader.array()?)));
-    let (limit_rows, limit_bytes, now_s) = (reader.limit()?, reader.limit()?, reader.u32()?);
+    let (limit_rows, limit_bytes, limit_tombstones) = (reader.limit()?, reader.limit()?, reader.limit()?);
+    let now_s = reader.u32()?;
     let key = (reader.flag()?, Bytes::copy_from(reader.bytes()?));
     let clustering = (reader.flag()?, reader.clustering()?);
     let after = key.0.then_some((key.1, clustering.0.then_some(clustering.1)));
-    Ok(ScanCommand { table, tokens, after, slices: reader.slices()?, limit_rows, limit_bytes, now_s })
+    let slices = reader.slices()?;
+    Ok(ScanCommand { table, tokens, after, slices, limit_rows, limit_bytes, limit_tombstones, now_s })
 }
 
 /// An absent partition is no bytes at all.
@@ -241,7 +244,15 @@ mod tests {
         for after in [None, Some((Bytes::from(b"k"), None)), Some((Bytes::from(b""), Some(clustering)))] {
             let tokens = (Token(i64::MIN), Token(3));
             let all = ScanCommand::all(TableId(1), 2);
-            let scan = ScanCommand { tokens, after, slices: slices.clone(), limit_rows: 5, limit_bytes: 6, ..all };
+            let scan = ScanCommand {
+                tokens,
+                after,
+                slices: slices.clone(),
+                limit_rows: 5,
+                limit_bytes: 6,
+                limit_tombstones: 7,
+                ..all
+            };
             let bytes = encode_scan(78, &scan);
             let (version, rest) = decode_version(&bytes).unwrap();
             assert_eq!((version, decode_scan(rest).unwrap()), (78, scan));

@@ -3,11 +3,17 @@
 use super::{Definition, Kind};
 
 const fn live(name: &'static str, kind: Kind, default: &'static str) -> Definition {
-    Definition { name, kind, default, live: true }
+    Definition { name, kind, default, live: true, pinned: false }
 }
 
 const fn fixed(name: &'static str, kind: Kind, default: &'static str) -> Definition {
-    Definition { name, kind, default, live: false }
+    Definition { name, kind, default, live: false, pinned: false }
+}
+
+/// Of a cache that there is not, because every shard has roles and permissions in its schema: files for other servers
+/// name it, and it is shown as what holds here.
+const fn uncached(name: &'static str) -> Definition {
+    Definition { name, kind: Kind::Number, default: "0", live: false, pinned: true }
 }
 
 /// Each has a threshold that warns and one that refuses; negative ones do neither. As in `cassandra.yaml`.
@@ -60,9 +66,13 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     fixed("compaction_throughput_mb_per_sec", Kind::Number, "0"),
     live("components_memory_reclaim_threshold", Kind::Number, "0.2"),
     live("counter_write_request_timeout_in_ms", Kind::Number, "5000"),
+    uncached("credentials_cache_max_entries"),
+    uncached("credentials_update_interval_in_ms"),
+    uncached("credentials_validity_in_ms"),
     live("cql_duplicate_bind_variable_names_refer_to_same_variable", Kind::Flag, "true"),
     live("cql_in_bind_variable_name_uses_uppercase_operator", Kind::Flag, "false"),
     fixed("data_file_directories", Kind::List, ""),
+    live("dynamic_data_masking_enabled", Kind::Flag, "false"),
     live("enable_cassio_compatibility", Kind::Flag, "false"),
     live("enable_create_table_with_compact_storage", Kind::Flag, "false"),
     live("enable_logstor", Kind::Flag, "false"),
@@ -86,6 +96,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     live("materialized_views_per_table_warn_threshold", Kind::Number, "-1"),
     live("max_concurrent_requests_per_shard", Kind::Number, "4294967295"),
     live("max_partition_key_restrictions_per_query", Kind::Number, "100"),
+    live("max_relations_in_where_clause", Kind::Number, "100"),
     live("max_clustering_key_restrictions_per_query", Kind::Number, "100"),
     live("maximum_replication_factor_fail_threshold", Kind::Number, "-1"),
     live("maximum_replication_factor_warn_threshold", Kind::Number, "-1"),
@@ -101,8 +112,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     live("partition_keys_in_select_fail_threshold", Kind::Number, "-1"),
     live("partition_keys_in_select_warn_threshold", Kind::Number, "-1"),
     fixed("partitioner", Kind::Text, "org.apache.cassandra.dht.Murmur3Partitioner"),
-    live("permissions_update_interval_in_ms", Kind::Number, "2000"),
-    live("permissions_validity_in_ms", Kind::Number, "2000"),
+    uncached("permissions_cache_max_entries"),
+    uncached("permissions_update_interval_in_ms"),
+    uncached("permissions_validity_in_ms"),
     fixed("prometheus_address", Kind::Text, ""),
     fixed("prometheus_port", Kind::Number, "9180"),
     live("query_page_size_in_bytes", Kind::Number, "1048576"),
@@ -116,6 +128,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     live("restrict_future_timestamp", Kind::Flag, "false"),
     live("restrict_replication_simplestrategy", Kind::TriState, "false"),
     live("restrict_twcs_without_default_ttl", Kind::TriState, "warn"),
+    uncached("roles_cache_max_entries"),
+    uncached("roles_update_interval_in_ms"),
+    uncached("roles_validity_in_ms"),
     fixed("rpc_address", Kind::Text, ""),
     live("secondary_indexes_per_table_fail_threshold", Kind::Number, "-1"),
     live("secondary_indexes_per_table_warn_threshold", Kind::Number, "-1"),

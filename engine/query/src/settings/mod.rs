@@ -32,6 +32,8 @@ pub struct Definition {
     pub default: &'static str,
     /// Whether it may change while the node runs.
     pub live: bool,
+    /// It is the default, whatever a file says.
+    pub pinned: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -173,6 +175,21 @@ pub struct Settings {
     has_guardrails: Cell<bool>,
     /// Kept, for each write asks.
     guards_writes: Cell<bool>,
+    /// Kept, for each read asks.
+    tombstones: Cell<TombstoneLimits>,
+    /// Kept, for each request asks.
+    requests_max: Cell<usize>,
+}
+
+/// How many deletions one page of a read may go through. As in `cassandra.yaml`, and Scylla's page limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TombstoneLimits {
+    /// More are warned of.
+    pub warn: usize,
+    /// More fail the read.
+    pub fail: usize,
+    /// So many end a page of a scan, be it empty.
+    pub page: usize,
 }
 
 /// By name, as [`definition`] finds them.
@@ -189,10 +206,17 @@ impl Settings {
     pub fn new(given: &[(String, String)]) -> Result<Self, SettingError> {
         let read = |d: &Definition| Some((d.name, (d.kind.read(d.default)?, Origin::Default)));
         let values = RefCell::new(DEFINITIONS.iter().filter_map(read).collect());
-        let settings = Self { values, has_guardrails: Cell::new(false), guards_writes: Cell::new(false) };
+        let settings = Self {
+            values,
+            has_guardrails: Cell::new(false),
+            guards_writes: Cell::new(false),
+            tombstones: Cell::default(),
+            requests_max: Cell::default(),
+        };
         for (name, value) in given {
             settings.set(name, value, Origin::Start)?;
         }
+        settings.keep();
         Ok(settings)
     }
 
@@ -206,11 +230,26 @@ impl Settings {
         let read = definition.kind.read(value);
         let read = read.filter(|read| definition.admits(read));
         let read = read.ok_or_else(|| SettingError::Value { name: name.into(), value: value.into(), expected })?;
+        if definition.pinned {
+            return Ok(());
+        }
         self.values.borrow_mut().insert(definition.name, (read, origin));
+        self.keep();
+        Ok(())
+    }
+
+    /// Keeps what is asked for often.
+    fn keep(&self) {
         self.has_guardrails.set(self.guards());
+        let count = |name: &str| self.number(name) as usize;
+        self.tombstones.set(TombstoneLimits {
+            warn: count("tombstone_warn_threshold"),
+            fail: count("tombstone_failure_threshold"),
+            page: count("query_tombstone_page_limit").max(1),
+        });
+        self.requests_max.set(count("max_concurrent_requests_per_shard"));
         let lists = ["write_consistency_levels_disallowed", "write_consistency_levels_warned"];
         self.guards_writes.set(lists.iter().any(|list| !self.list(list).is_empty()));
-        Ok(())
     }
 
     fn guards(&self) -> bool {
@@ -227,6 +266,17 @@ impl Settings {
     #[inline]
     pub fn guards_writes(&self) -> bool {
         self.guards_writes.get()
+    }
+
+    #[inline]
+    pub fn tombstone_limits(&self) -> TombstoneLimits {
+        self.tombstones.get()
+    }
+
+    /// Requests that a shard serves at once.
+    #[inline]
+    pub fn requests_max(&self) -> usize {
+        self.requests_max.get()
     }
 
     pub fn get(&self, name: &str) -> Option<(Value, Origin)> {
@@ -306,11 +356,20 @@ mod tests {
     }
 
     #[test]
+    fn caches_that_there_are_not_stay_so() {
+        let given = [("permissions_validity_in_ms".to_string(), "10000".to_string())];
+        let settings = Settings::new(&given).unwrap();
+        assert_eq!(settings.get("permissions_validity_in_ms"), Some((Value::Number(0.0), Origin::Default)));
+        assert!(Settings::new(&[("permissions_validity_in_ms".to_string(), "long".to_string())]).is_err());
+    }
+
+    #[test]
     fn what_is_wrong_is_refused() {
         let settings = Settings::new(&[]).unwrap();
         let refused = |name: &str, value: &str| settings.set(name, value, Origin::Cql).unwrap_err();
         assert_eq!(refused("no_such", "1"), SettingError::Unknown("no_such".into()));
         assert_eq!(refused("num_tokens", "1"), SettingError::Fixed("num_tokens".into()));
+        assert_eq!(refused("roles_validity_in_ms", "1"), SettingError::Fixed("roles_validity_in_ms".into()));
         assert!(matches!(refused("twcs_max_window_count", "many"), SettingError::Value { .. }));
         assert!(matches!(refused("auto_snapshot", "2"), SettingError::Value { .. }));
         assert!(matches!(refused("write_consistency_levels_warned", "ANY, SOME"), SettingError::Value { .. }));

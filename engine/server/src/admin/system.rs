@@ -30,7 +30,7 @@ pub(super) async fn answer(node: &Rc<Node>, request: &Request, path: &[&str]) ->
             node.on_every_shard("drop-caches", |node| async move { node.storage.drop_caches() }).await?;
             Ok(Value::Null)
         }
-        // Permissions are looked up anew at once.
+        // Permissions are not cached.
         (Method::Post, ["authorization_cache", "reset"]) => Ok(Value::Null),
         // No faults are made in a node that serves.
         (Method::Get, ["v2", "error_injection", "injection"]) => Ok(json!([])),

@@ -119,7 +119,8 @@ impl Session {
             received.clear();
             let (result, buf) = transport.recv(received).await;
             received = buf;
-            if result? == 0 {
+            // Those who were connected before clients were turned away are too, once they speak.
+            if result? == 0 || !self.node.accepts_clients.get() {
                 return Ok(());
             }
             partial.take();
@@ -192,6 +193,9 @@ impl Session {
     }
 
     fn execute(self: &Rc<Self>, header: Header, body: Vec<u8>) {
+        if self.serving.in_flight.get() >= self.node.settings.requests_max() {
+            return self.refuse(header.stream, too_many());
+        }
         let Some(claim) = self.budget.claim(body.len()) else { return self.refuse(header.stream, overloaded()) };
         if let Some(watched) = self.node.watch(header.wants_tracing(), &self.client, body.len()) {
             return self.execute_watched(header, body, watched, claim);
@@ -224,10 +228,12 @@ impl Session {
     /// Does `work` as one of the connection's requests.
     fn run(self: &Rc<Self>, work: impl AsyncFnOnce(&Rc<Self>) + 'static) {
         self.in_flight.set(self.in_flight.get() + 1);
+        self.serving.in_flight.set(self.serving.in_flight.get() + 1);
         let session = self.clone();
         reactor::run_or_spawn(Group::Statement, "request", async move {
             work(&session).await;
             session.in_flight.set(session.in_flight.get() - 1);
+            session.serving.in_flight.set(session.serving.in_flight.get() - 1);
             session.progress.notify_all();
         });
     }
@@ -287,6 +293,11 @@ impl Session {
             }
         });
     }
+}
+
+/// In Scylla's words.
+fn too_many() -> Error {
+    Error::overloaded("too many in-flight requests (configured via max_concurrent_requests_per_shard)")
 }
 
 fn overloaded() -> Error {

@@ -110,7 +110,7 @@ impl Partition {
 
     /// Rows that a reader sees, and tombstones that stand in his way: deletions of rows and ranges, cells and markers
     /// that are deleted or expired. After [`Partition::purge_shadowed`].
-    pub(crate) fn count(&self, now_s: u32) -> (usize, usize) {
+    pub fn count(&self, now_s: u32) -> (usize, usize) {
         let mut tombstones = usize::from(self.deletion.is_some()) + self.range_tombstones.len();
         let mut live_rows = 0;
         for row in &self.rows {
