@@ -70,6 +70,52 @@ class Security(Connected):
 
         eventually(attempt, f"refusal of {statement}")
 
+    def test_masked_columns(self):
+        session, name = self.session, self.role()
+        masking = "UPDATE system.config SET value = '%s' WHERE name = 'dynamic_data_masking_enabled'"
+        columns = "p int, c text MASKED WITH mask_inner(1, null), v int MASKED WITH DEFAULT, PRIMARY KEY (p, c)"
+        with self.assertRaisesRegex(InvalidRequest, "dynamic data masking is not enabled"):
+            Connected.table(self, columns)
+        session.execute(masking % "true")
+        self.addCleanup(lambda: session.execute(masking % "false"))
+        table = Connected.table(self, columns)
+        session.execute(f"INSERT INTO {table} (p, c, v) VALUES (1, 'secret', 42)")
+        session.execute(f"GRANT ALL ON TABLE {table} TO {name}")
+        session.execute(f"CREATE MATERIALIZED VIEW {table}_v AS SELECT * FROM {table} "
+                        "WHERE p IS NOT NULL AND c IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, p, c)")  # fmt: skip
+        self.addCleanup(lambda: session.execute(f"DROP MATERIALIZED VIEW {table}_v"))
+        clear, theirs = f"SELECT * FROM {table}", self.as_role(name)
+        self.allowed(theirs, clear)
+        rows = lambda session, query: [tuple(row) for row in session.execute(query)]
+        self.assertEqual(rows(session, clear), [(1, "secret", 42)])
+        self.assertEqual(rows(theirs, clear), [(1, "s*****", 0)])
+        self.assertEqual(rows(theirs, f"SELECT * FROM {table}_v"), [(0, 1, "s*****")])
+        result = theirs.execute(f"SELECT JSON c, v FROM {table}")
+        self.assertEqual(result.one()[0], '{"c": "s*****", "v": 0}')
+        result = theirs.execute(f"SELECT max(v), v + 1, c AS x FROM {table}")
+        self.assertEqual((result.column_names, tuple(result.one())), (["system.max(v)", "v + 1", "x"], (0, 1, "s*****")))
+        prepared = theirs.prepare(f"SELECT v FROM {table} WHERE p = ? AND c = ?")
+        for choosing in [(prepared, (1, "secret")), (f"SELECT p FROM {table} WHERE v = 42 ALLOW FILTERING", None)]:
+            with self.assertRaisesRegex(Unauthorized, "no UNMASK nor SELECT_MASKED permission"):
+                theirs.execute(*choosing)
+        condition = f"UPDATE {table} SET v = 1 WHERE p = 1 AND c = 'secret' IF v = 7"
+        self.refused(theirs, condition)
+        session.execute(f"GRANT SELECT_MASKED ON TABLE {table} TO {name}")
+        self.allowed(theirs, f"SELECT p FROM {table} WHERE v = 42 ALLOW FILTERING")
+        self.assertEqual(rows(theirs, f"SELECT v, p FROM {table} WHERE v = 42 ALLOW FILTERING"), [(0, 1)])
+        session.execute(f"GRANT UNMASK ON TABLE {table} TO {name}")
+        self.allowed(theirs, condition)
+        self.assertEqual(rows(theirs, clear), [(1, "secret", 42)])
+        session.execute(f"REVOKE UNMASK ON TABLE {table} FROM {name}")
+        session.execute(f"ALTER TABLE {table} ALTER v DROP MASKED")
+        session.execute(f"ALTER TABLE {table} ALTER c MASKED WITH mask_replace('-')")
+        eventually(lambda: rows(theirs, clear) == [(1, "-", 42)], "other masks")
+        described = session.execute(f"DESCRIBE TABLE {table}").one().create_statement
+        self.assertIn("c text MASKED WITH system.mask_replace('-'),", described)
+        for wrong in ["ALTER v MASKED WITH mask_hash()", "ALTER v MASKED WITH nothing()", "ALTER x MASKED WITH DEFAULT"]:
+            with self.assertRaises(InvalidRequest):
+                session.execute(f"ALTER TABLE {table} {wrong}")
+
     def test_a_refusal_does_not_tell_whether_the_role_exists(self):
         name = self.role()
         self.assertEqual(self.refusal(name, "wrong"), self.refusal("nobody_at_all", "wrong"))

@@ -9,6 +9,7 @@ import unittest
 
 import python_driver
 from cassandra import FunctionFailure, InvalidRequest
+from cassandra.protocol import SyntaxException
 
 
 class Elements(python_driver.Connected):
@@ -30,6 +31,29 @@ class Elements(python_driver.Connected):
         self.assertEqual(self.rows(f"SELECT m['c'], m['x'], s[2] FROM {table}"), [(33, None, 2)])
         update("s = {}, m = {}")
         self.assertEqual(self.rows(f"SELECT s, m FROM {table}"), [])
+
+    def test_slices_of_sets_and_maps(self):
+        table = self.table("p int PRIMARY KEY, s set<int>, m map<text, int>, f frozen<map<int, int>>, l list<int>")
+        self.session.execute(
+            f"INSERT INTO {table} (p, s, m, f, l) VALUES (1, {{1, 3, 5}}, {{'a': 1, 'b': 2, 'd': 4}}, {{1: 1, 2: 2}}, [1])"
+        )
+        for selector, name, expected in [
+            ("m['a'..'c']", "m['a'..'c']", {"a": 1, "b": 2}),
+            ("m['b'..]", "m['b'..]", {"b": 2, "d": 4}),
+            ("m[..'a']", "m[..'a']", {"a": 1}),
+            ("f[2..9]", "f[2..9]", {2: 2}),
+            ("s[2..5]", "s[2..5]", {3, 5}),
+            ("m['x'..'z']", "m['x'..'z']", None),
+        ]:
+            result = self.session.execute(f"SELECT {selector} FROM {table}")
+            value = result.one()[0]
+            value = value if value is None else set(value) if isinstance(expected, set) else dict(value)
+            self.assertEqual((result.column_names, value), ([name], expected))
+        prepared = self.session.prepare(f"SELECT m[? .. ?] FROM {table} WHERE p = 1")
+        self.assertEqual(dict(self.session.execute(prepared, ["a", "b"]).one()[0]), {"a": 1, "b": 2})
+        for wrong in ["l[0..1]", "p[1..2]", "m[..]", "m[1..2]"]:
+            with self.assertRaises((InvalidRequest, SyntaxException)):
+                self.session.execute(f"SELECT {wrong} FROM {table}")
 
     def test_lists(self):
         table = self.table("p int PRIMARY KEY, l list<int>")

@@ -11,7 +11,7 @@ use std::fmt;
 
 use types::{CqlType, quote_identifier};
 
-pub use derived::{CreateIndex, CreateView, IndexPart, IndexTarget};
+pub use derived::{CreateIndex, CreateView, IndexPart, IndexTarget, PruneView};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
@@ -55,10 +55,7 @@ pub enum Statement {
         if_exists: bool,
     },
     /// `PRUNE MATERIALIZED VIEW`
-    PruneView {
-        name: QualifiedName,
-        filter: Vec<Relation>,
-    },
+    PruneView(PruneView),
     CreateIndex(CreateIndex),
     DropIndex {
         name: QualifiedName,
@@ -299,6 +296,12 @@ pub enum Selector {
         of: Box<Selector>,
         key: Term,
     },
+    /// `m['a'..'c']`, both ends included; of one end or the other there may be none.
+    Slice {
+        of: Box<Selector>,
+        from: Option<Term>,
+        to: Option<Term>,
+    },
     /// `address.street`
     Field {
         of: Box<Selector>,
@@ -338,6 +341,10 @@ impl fmt::Display for Selector {
             Selector::MaxWriteTime(column) => write!(f, "maxwritetime({column})"),
             Selector::Ttl(column) => write!(f, "ttl({column})"),
             Selector::Element { of, key } => write!(f, "{of}[{key}]"),
+            Selector::Slice { of, from, to } => {
+                let end = |end: &Option<Term>| end.as_ref().map(Term::to_string).unwrap_or_default();
+                write!(f, "{of}[{}..{}]", end(from), end(to))
+            }
             Selector::Field { of, field } => write!(f, "{of}.{field}"),
             Selector::Function { name, arguments } if is_operator(&name.name) => {
                 let shown = arguments.iter().map(ToString::to_string);
@@ -603,6 +610,8 @@ pub struct ColumnDefinition {
     pub is_static: bool,
     /// `TTL` behind the type: it says when the row expires.
     pub is_ttl: bool,
+    /// `MASKED WITH`: a function's call, without the column as its first argument.
+    pub mask: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -664,6 +673,12 @@ pub enum TableChange {
     AlterType {
         column: String,
         ty: CqlType,
+    },
+    /// `ALTER column MASKED WITH ..`, or `ALTER column DROP MASKED`
+    Mask {
+        column: String,
+        mask: Option<String>,
+        if_exists: bool,
     },
     /// `TTL column`, or `TTL NULL`
     Ttl(Option<String>),

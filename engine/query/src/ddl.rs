@@ -17,7 +17,7 @@ use types::{AggregateDef, FunctionDef, KeyspaceDef, Replication, TableDef, Table
 use column_type::UserTypesByName;
 pub(crate) use column_type::lookup as lookup_type;
 pub(crate) use function::{FunctionDdl, initial_state};
-pub(crate) use options::{apply_to_keyspace, new_table_options};
+pub(crate) use options::apply_to_keyspace;
 pub(crate) use user_type::TypeDdl;
 
 use crate::error::{QueryError, invalid};
@@ -204,6 +204,11 @@ fn modifiable(keyspace: &str) -> Result<&str, QueryError> {
 /// Scylla's limit; Cassandra's was 48 before 5.0. With the id behind it a table's name still fits a folder's.
 const NAME_LEN_MAX: usize = 192;
 
+/// A log of changes is called as its table is, with a suffix.
+fn check_table_name(name: &str) -> Result<(), QueryError> {
+    check_name("Table", name.strip_suffix(cdc::SUFFIX).filter(|base| !base.is_empty()).unwrap_or(name))
+}
+
 /// Names become folders and parts of messages: word characters alone.
 fn check_name(what: &str, name: &str) -> Result<(), QueryError> {
     let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -230,7 +235,7 @@ fn keyspace(create: &ast::CreateKeyspace) -> Result<KeyspaceDef, QueryError> {
 fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> Result<(TableDef, bool), QueryError> {
     let keyspace = create.name.keyspace.as_deref().unwrap_or(keyspace);
     let columns = column_type::resolve_columns(&create.columns, keyspace, known)?;
-    check_name("Table", &create.name.name)?;
+    check_table_name(&create.name.name)?;
     if create.partition_key.is_empty() {
         // Cassandra's own spelling, which its users match.
         return Err(invalid!("No PRIMARY KEY specifed for table '{}' (exactly one required)", create.name.name));
@@ -291,6 +296,7 @@ fn table(create: &ast::CreateTable, keyspace: &str, known: &UserTypesByName) -> 
     let mut def = builder.build();
     column_type::check_counters(&def)?;
     row_ttl::create(&mut def, &columns)?;
+    def.masks = columns.iter().filter_map(|column| Some((column.name.clone(), column.mask.clone()?))).collect();
     let mut properties = create.properties.clone();
     // What only a definition that is read again may say.
     if properties.contains_key("id")

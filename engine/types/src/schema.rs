@@ -92,6 +92,8 @@ pub struct TableDef {
     pub options: TableOptions,
     /// By name.
     pub dropped: std::collections::BTreeMap<String, DroppedColumn>,
+    /// By the names of columns that are shown masked: the call of a function, without the column.
+    pub masks: std::collections::BTreeMap<String, String>,
     /// The table is a view of another one.
     pub view: Option<Box<crate::ViewDef>>,
     /// Sorted by name.

@@ -99,6 +99,7 @@ impl TableBuilder {
             regulars: Vec::new(),
             options: TableOptions::default(),
             dropped: Default::default(),
+            masks: Default::default(),
             view: None,
             indexes: Vec::new(),
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Direction, Properties, QualifiedName, Relation, Selection};
+use super::{Direction, Properties, QualifiedName, Relation, Selection, Term};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateView {
@@ -18,6 +18,16 @@ pub struct CreateView {
     pub clustering_order: Vec<(String, Direction)>,
     pub compact_storage: bool,
     pub properties: Properties,
+}
+
+/// Deletes rows of a view that its table has no row for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PruneView {
+    pub name: QualifiedName,
+    pub filter: Vec<Relation>,
+    pub timeout: Option<Term>,
+    /// Rows that are looked up at once.
+    pub concurrency: Option<Term>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,8 @@ use crate::ast::access::{AccessStatement, Password, Permissions, ResourceName, R
 use crate::ast::{ConstantKind, Statement, Term};
 use crate::lexer::{self, TokenKind};
 
-const PERMISSIONS: [&str; 8] = ["CREATE", "ALTER", "DROP", "SELECT", "MODIFY", "AUTHORIZE", "DESCRIBE", "EXECUTE"];
+const PERMISSIONS: [&str; 10] =
+    ["CREATE", "ALTER", "DROP", "SELECT", "MODIFY", "AUTHORIZE", "DESCRIBE", "EXECUTE", "UNMASK", "SELECT_MASKED"];
 
 impl Parser<'_> {
     /// After CREATE; `None` when it is something else.

@@ -7,7 +7,7 @@ use crate::ast::{
     AlterKeyspace, AlterTable, ColumnDefinition, ConstantKind, CreateKeyspace, CreateTable, Direction, Properties,
     PropertyValue, Statement, TableChange, Term,
 };
-use crate::lexer::TokenKind;
+use crate::lexer::{TokenKind, quote_identifier};
 
 impl Parser<'_> {
     fn take_keyspace_keyword(&mut self) -> bool {
@@ -142,7 +142,14 @@ impl Parser<'_> {
             }
         }
         if self.take_keyword("ALTER") {
+            let if_exists = self.if_exists()?;
             let column = self.identifier()?;
+            if self.take_keywords(&["DROP", "MASKED"])? {
+                return Ok(TableChange::Mask { column, mask: None, if_exists });
+            }
+            if self.is_keyword("MASKED") {
+                return Ok(TableChange::Mask { column, mask: self.column_mask()?, if_exists });
+            }
             self.expect_keyword("TYPE")?;
             return Ok(TableChange::AlterType { column, ty: self.type_name()? });
         }
@@ -172,16 +179,39 @@ impl Parser<'_> {
     fn column_definition(&mut self) -> Result<ColumnDefinition, ParseError> {
         let name = self.identifier()?;
         let ty = self.type_name()?;
-        let (mut is_static, mut is_ttl) = (false, false);
+        let (mut is_static, mut is_ttl, mut mask) = (false, false, None);
         loop {
             if !is_static && self.take_keyword("STATIC") {
                 is_static = true;
             } else if !is_ttl && self.take_keyword("TTL") {
                 is_ttl = true;
+            } else if mask.is_none() && self.is_keyword("MASKED") {
+                mask = self.column_mask()?;
             } else {
-                return Ok(ColumnDefinition { name, ty, is_static, is_ttl });
+                return Ok(ColumnDefinition { name, ty, is_static, is_ttl, mask });
             }
         }
+    }
+
+    /// `MASKED WITH DEFAULT`, or with a function and what it takes beside the column.
+    fn column_mask(&mut self) -> Result<Option<String>, ParseError> {
+        self.expect_keyword("MASKED")?;
+        self.expect_keyword("WITH")?;
+        if self.take_keyword("DEFAULT") {
+            return Ok(Some("system.mask_default()".to_string()));
+        }
+        let markers = self.markers.len();
+        let name = self.function_name()?;
+        self.expect_symbol("(")?;
+        let arguments = if self.is_symbol(")") { Vec::new() } else { self.comma_list(Self::term)? };
+        self.expect_symbol(")")?;
+        if self.markers.len() > markers {
+            return Err(self.error("Bind variables are not supported in DDL queries"));
+        }
+        let keyspace = name.keyspace.as_deref().unwrap_or("system");
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let (keyspace, function) = (quote_identifier(keyspace), quote_identifier(&name.name));
+        Ok(Some(format!("{keyspace}.{function}({})", arguments.join(", "))))
     }
 
     fn create_table(&mut self) -> Result<CreateTable, ParseError> {
@@ -383,6 +413,12 @@ mod tests {
         assert!(table.columns[3].is_static);
         let ttl = "CREATE TABLE t (p int PRIMARY KEY, e timestamp TTL, s int TTL STATIC)";
         let Statement::CreateTable(ttl) = parse(ttl).expect(ttl).statement else { panic!("{ttl}") };
+        let masked =
+            "CREATE TABLE t (p int MASKED WITH DEFAULT PRIMARY KEY, a text STATIC MASKED WITH mask_inner(1, null))";
+        let Statement::CreateTable(masked) = parse(masked).expect(masked).statement else { panic!("{masked}") };
+        let masks: Vec<_> = masked.columns.iter().map(|column| column.mask.as_deref()).collect();
+        assert_eq!(masks, [Some("system.mask_default()"), Some("system.mask_inner(1, NULL)")]);
+        assert!(parse("ALTER TABLE t ALTER a MASKED WITH mask_inner(?, 1)").is_err());
         let marks: Vec<_> = ttl.columns.iter().map(|column| (column.is_ttl, column.is_static)).collect();
         assert_eq!(marks, [(false, false), (true, false), (true, true)]);
         assert_eq!(table.columns[4].ty, CqlType::parse("map<text, frozen<list<int>>>").unwrap());

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{ParseError, Parser};
 use crate::ast::{
-    CreateIndex, CreateTable, CreateView, IndexPart, IndexTarget, PropertyValue, QualifiedName, Selection, Statement,
+    CreateIndex, CreateTable, CreateView, IndexPart, IndexTarget, PropertyValue, PruneView, QualifiedName, Selection,
+    Statement,
 };
 use crate::lexer::TokenKind;
 
@@ -52,16 +53,23 @@ impl Parser<'_> {
         self.expect_keyword("VIEW")?;
         let name = self.table_name()?;
         let filter = if self.is_keyword("WHERE") { self.where_clause()? } else { Vec::new() };
+        let (mut timeout, mut concurrency) = (None, None);
         if self.take_keyword("USING") {
             loop {
-                self.identifier()?;
-                self.term()?;
+                let (what, place) = match () {
+                    () if self.take_keyword("TIMEOUT") => ("timeout", &mut timeout),
+                    () if self.take_keyword("CONCURRENCY") => ("concurrency", &mut concurrency),
+                    () => return Err(self.no_viable_alternative()),
+                };
+                if place.replace(self.term()?).is_some() {
+                    return Err(self.error(&format!("the {what} is there twice")));
+                }
                 if !self.take_keyword("AND") {
                     break;
                 }
             }
         }
-        Ok(Statement::PruneView { name, filter })
+        Ok(Statement::PruneView(PruneView { name, filter, timeout, concurrency }))
     }
 
     fn create_view(&mut self) -> Result<CreateView, ParseError> {

@@ -175,15 +175,23 @@ impl Parser<'_> {
         Ok(Box::new(selector))
     }
 
-    /// `[key]` and `.field` behind a selector, any number of them.
+    /// `[key]`, `[from..to]` and `.field` behind a selector, any number of them.
     fn parts_of(&mut self, mut selector: Selector) -> Result<Selector, ParseError> {
         let mut parts = 0;
         loop {
             let of = Box::new(selector);
             selector = if self.take_symbol("[") {
-                let key = self.term()?;
+                let from = if self.is_symbol("..") { None } else { Some(self.term()?) };
+                let is_slice = self.take_symbol("..");
+                let to = match is_slice && (from.is_none() || !self.is_symbol("]")) {
+                    true => Some(self.term()?),
+                    false => None,
+                };
                 self.expect_symbol("]")?;
-                Selector::Element { of, key }
+                match from {
+                    Some(key) if !is_slice => Selector::Element { of, key },
+                    from => Selector::Slice { of, from, to },
+                }
             } else if self.take_symbol(".") {
                 Selector::Field { of, field: self.identifier()? }
             } else {
@@ -358,6 +366,10 @@ mod tests {
             selectors("SELECT count(a), cast(a AS text), min(max(a)), ks.f(a, 1), 'x', ? FROM t"),
             ["count(a)", "cast(a as text)", "min(max(a))", "ks.f(a, 1)", "'x'", "?"]
         );
+        assert_eq!(
+            selectors("SELECT m['a'], m['a'..'c'], s[1..], s[..2], m[? .. ?]['x'] FROM t"),
+            ["m['a']", "m['a'..'c']", "s[1..]", "s[..2]", "m[?..?]['x']"]
+        );
         // Words that mean something elsewhere are columns here.
         assert_eq!(
             selectors("SELECT key, type, count, ttl, json, distinct, values, keyspace_name, timestamp, as FROM t"),
@@ -459,6 +471,8 @@ mod tests {
             "SELECT a FROM t ORDER a",
             "SELECT select FROM t",
             "SELECT a FROM t WHERE (a, b) > 1",
+            "SELECT m[..] FROM t",
+            "SELECT m[1...2] FROM t",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }

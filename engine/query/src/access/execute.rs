@@ -15,6 +15,7 @@ use crate::ddl::{lookup_type, no_keyspace};
 use crate::error::{QueryError, invalid};
 use crate::execute::{Client, Outcome};
 use crate::node::Node;
+use crate::plan::Select;
 use crate::schema::agreement;
 
 /// A statement with its resource resolved.
@@ -84,7 +85,7 @@ fn resource(node: &Node, name: &ResourceName, keyspace: Option<&str>) -> Result<
 /// Wrong by itself, whatever exists: hence a syntax error, as in Cassandra.
 fn check_applicable(permissions: &Permissions, resource: &Resource) -> Result<(), QueryError> {
     let wanted = set_of(permissions);
-    if *permissions != Permissions::All && !wanted.without(resource.applicable()).is_empty() {
+    if *permissions != Permissions::All && !wanted.without(resource.grantable()).is_empty() {
         return Err(QueryError::syntax(format!(
             "Resource type {} does not support some of the requested permissions",
             resource.kind()
@@ -100,6 +101,14 @@ fn set_of(permissions: &Permissions) -> PermissionSet {
             .iter()
             .filter_map(|name| Permission::from_name(name))
             .fold(PermissionSet::default(), PermissionSet::with),
+    }
+}
+
+/// What a statement about permissions means on a resource.
+fn meant(permissions: &Permissions, on: &Resource) -> PermissionSet {
+    match permissions {
+        Permissions::All => on.applicable(),
+        named => set_of(named).intersection(on.grantable()),
     }
 }
 
@@ -123,6 +132,31 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    /// Whether a client sees a SELECT's masked columns in their masks; refused if it may not choose rows by them.
+    pub(crate) fn sees_masks(&self, client: &Client, select: &Select) -> Result<bool, QueryError> {
+        let Some(masked) = &select.masked else { return Ok(false) };
+        let Some(role) = client.role().filter(|_| self.authorizer != super::Authorizer::AllowAll) else {
+            return Ok(false);
+        };
+        if !self.settings.flag(crate::guardrails::MASKING) {
+            return Ok(false);
+        }
+        let (schema, table) = (self.schema(), &select.table);
+        let on = super::need::resource_of(table).chain();
+        if schema.access.permits(&role, Permission::Unmask, &on) {
+            return Ok(false);
+        }
+        if !masked.restricted.is_empty() && !schema.access.permits(&role, Permission::SelectMasked, &on) {
+            return Err(unauthorized(format!(
+                "User {role} has no UNMASK nor SELECT_MASKED permission on table {}.{}, cannot query masked columns [{}]",
+                table.keyspace,
+                table.name,
+                masked.restricted.join(", ")
+            )));
+        }
+        Ok(true)
     }
 
     /// What the service level of the client's role gives a request.
@@ -170,7 +204,7 @@ impl Node {
             (AccessStatement::GrantRole { role, to }, _) => Command::GrantRole { role, to },
             (AccessStatement::RevokeRole { role, from }, _) => Command::RevokeRole { role, from },
             (AccessStatement::Grant { permissions, to, .. }, Some(on)) => {
-                Command::Grant { permissions: set_of(&permissions).intersection(on.applicable()), on, to }
+                Command::Grant { permissions: meant(&permissions, &on), on, to }
             }
             (AccessStatement::Revoke { permissions, from, .. }, Some(on)) => {
                 Command::Revoke { permissions: set_of(&permissions), on, from }
@@ -265,7 +299,7 @@ impl Actor<'_> {
                         return Err(invalid!("{on} doesn't exist"));
                     }
                     self.must(Permission::Authorize, on)?;
-                    for permission in set_of(permissions).intersection(on.applicable()).iter() {
+                    for permission in meant(permissions, on).iter() {
                         self.must(permission, on)?;
                     }
                 }

@@ -42,16 +42,19 @@ fn is_readable_by_all(keyspace: &str, table: &str) -> bool {
 }
 
 /// A table as a resource. A view, or a log of changes, is read, altered and dropped by who may do so with its base table.
-fn resource_of(table: &TableDef) -> Resource {
+pub(super) fn resource_of(table: &TableDef) -> Resource {
     let base = table.view.as_ref().map(|view| view.base_name.as_str()).or_else(|| cdc::base_name(table));
     Resource::table(&table.keyspace, base.unwrap_or(&table.name))
 }
 
-/// What a condition finds is told, so it has to be readable.
+/// What a condition finds is told, so it has to be readable, masked columns too.
 fn of_modify(modify: &Modify, needs: &mut Vec<Need>) {
     let table = resource_of(&modify.table);
     needs.push(Need::new(Permission::Modify, &table));
     needs.extend(modify.condition.as_ref().map(|_| Need::new(Permission::Select, &table)));
+    if modify.condition.is_some() && !modify.table.masks.is_empty() {
+        needs.push(Need::new(Permission::Unmask, &table));
+    }
 }
 
 /// What `plan` needs. What LIST, GRANT and their like need depends on more than that: see `execute`.
@@ -67,6 +70,7 @@ pub(crate) fn needs_of(plan: &Plan, schema: &Schema) -> Vec<Need> {
         Plan::Modify(modify) | Plan::ModifyVirtual(modify) => of_modify(modify, &mut needs),
         Plan::Batch(batch) => batch.statements.iter().for_each(|modify| of_modify(modify, &mut needs)),
         Plan::Truncate { table, .. } => needs.push(Need::new(Permission::Modify, &resource_of(table))),
+        Plan::Prune(prune) => needs.push(Need::new(Permission::Modify, &resource_of(&prune.view))),
         Plan::Schema(ddl) => {
             needs.extend(of_schema(ddl, schema).into_iter().map(|(permission, on)| Need::new(permission, &on)));
         }

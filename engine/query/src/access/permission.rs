@@ -13,11 +13,15 @@ pub enum Permission {
     Authorize,
     Describe,
     Execute,
+    /// To see what is behind masks.
+    Unmask,
+    /// To choose rows by what is behind masks.
+    SelectMasked,
 }
 
 impl Permission {
     /// In the order in which Cassandra lists them.
-    pub const ALL: [Permission; 8] = [
+    pub const ALL: [Permission; 10] = [
         Permission::Create,
         Permission::Alter,
         Permission::Drop,
@@ -26,6 +30,8 @@ impl Permission {
         Permission::Authorize,
         Permission::Describe,
         Permission::Execute,
+        Permission::Unmask,
+        Permission::SelectMasked,
     ];
 
     pub fn name(self) -> &'static str {
@@ -38,6 +44,8 @@ impl Permission {
             Permission::Authorize => "AUTHORIZE",
             Permission::Describe => "DESCRIBE",
             Permission::Execute => "EXECUTE",
+            Permission::Unmask => "UNMASK",
+            Permission::SelectMasked => "SELECT_MASKED",
         }
     }
 
@@ -47,10 +55,10 @@ impl Permission {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PermissionSet(u8);
+pub struct PermissionSet(u16);
 
 impl PermissionSet {
-    pub const ALL: PermissionSet = PermissionSet(u8::MAX);
+    pub const ALL: PermissionSet = PermissionSet(u16::MAX);
 
     pub fn of(permissions: &[Permission]) -> Self {
         permissions.iter().fold(Self::default(), |set, &permission| set.with(permission))

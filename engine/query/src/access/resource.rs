@@ -70,6 +70,17 @@ impl Resource {
         })
     }
 
+    /// [`applicable`](Self::applicable), and what has to be granted by its name: neither ALL nor having made a table
+    /// unmasks it.
+    pub fn grantable(&self) -> PermissionSet {
+        match self {
+            Resource::AllKeyspaces | Resource::Keyspace(_) | Resource::Table(..) => {
+                self.applicable().with(Permission::Unmask).with(Permission::SelectMasked)
+            }
+            _ => self.applicable(),
+        }
+    }
+
     /// Cassandra's word for the kind, in errors.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -35,6 +35,9 @@ pub(super) fn alter(known: &TableDef, change: &TableChange, now_us: i64) -> Resu
                 let list = if column.is_static { &mut def.statics } else { &mut def.regulars };
                 list.push(added);
                 list.sort_by(|a, b| a.name.cmp(&b.name));
+                if let Some(mask) = &column.mask {
+                    def.masks.insert(column.name.clone(), mask.clone());
+                }
                 if column.is_ttl {
                     row_ttl::set(&mut def, &column.name)?;
                 }
@@ -55,6 +58,13 @@ pub(super) fn alter(known: &TableDef, change: &TableChange, now_us: i64) -> Resu
                 }
                 rename(&mut def, from, to)?;
             }
+        }
+        TableChange::Mask { column, mask, if_exists } => {
+            if def.column(column).is_none() {
+                return if *if_exists { Ok(def) } else { Err(undefined(&def, column)) };
+            }
+            def.masks.remove(column);
+            def.masks.extend(mask.clone().map(|mask| (column.clone(), mask)));
         }
         TableChange::Ttl(Some(column)) => row_ttl::set(&mut def, column)?,
         TableChange::Ttl(None) => row_ttl::unset(&mut def)?,
@@ -121,6 +131,7 @@ fn drop(def: &mut TableDef, name: &str, at_us: i64) -> Result<(), QueryError> {
     let list = if is_static { &mut def.statics } else { &mut def.regulars };
     list.retain(|other| other.name != name);
     def.options.row_ttl.take_if(|column| column == name);
+    def.masks.remove(name);
     let dropped = DroppedColumn { ty: column.ty.to_string(), is_static, dropped_us: at_us };
     def.dropped.insert(name.to_string(), dropped);
     Ok(())
@@ -138,6 +149,9 @@ fn rename(def: &mut TableDef, from: &str, to: &str) -> Result<(), QueryError> {
             def.keyspace,
             def.name
         ));
+    }
+    if let Some(mask) = def.masks.remove(from) {
+        def.masks.insert(to.to_string(), mask);
     }
     for column in def.partition_key.iter_mut().chain(&mut def.clustering) {
         if column.name == from {

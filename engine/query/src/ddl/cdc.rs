@@ -13,7 +13,7 @@ use super::{Ddl, Decision, alter, options};
 use crate::error::{QueryError, invalid};
 use crate::schema::{Schema, Target, describe};
 
-const SUFFIX: &str = "_scylla_cdc_log";
+pub(super) const SUFFIX: &str = "_scylla_cdc_log";
 pub(crate) const STREAM_ID: &str = "cdc$stream_id";
 pub(crate) const TIME: &str = "cdc$time";
 pub(crate) const SEQUENCE: &str = "cdc$batch_seq_no";
@@ -152,6 +152,12 @@ fn columns(base: &TableDef) -> Vec<(String, CqlType)> {
     all
 }
 
+/// What of the log is as secret as its base's columns: it is shown to those alone who may unmask it.
+fn masks(base: &TableDef, log: &TableDef) -> BTreeMap<String, String> {
+    let names = base.masks.keys().flat_map(|name| [name.clone(), deleted_elements(name)]);
+    names.filter(|name| log.column(name).is_some()).map(|name| (name, "system.mask_null()".to_string())).collect()
+}
+
 /// A new log.
 pub(crate) fn log(base: &TableDef, now_us: i64) -> TableDef {
     let name = log_name(&base.name);
@@ -163,6 +169,7 @@ pub(crate) fn log(base: &TableDef, now_us: i64) -> TableDef {
         builder = builder.regular(&name, ty);
     }
     let mut def = builder.build();
+    def.masks = masks(base, &def);
     def.options = options::new_table_options();
     def.options.comment = format!("CDC log for {}.{}", base.keyspace, base.name);
     let window = [("class", "TimeWindowCompactionStrategy"), ("compaction_window_unit", "MINUTES")];
@@ -191,6 +198,7 @@ fn followed(known: &TableDef, base: &TableDef, now_us: i64) -> TableDef {
     }
     kept.sort_by(|a, b| a.name.cmp(&b.name));
     log.regulars = kept;
+    log.masks = masks(base, &log);
     log
 }
 

@@ -5,6 +5,8 @@
 //! partition key first, so that a search through the index goes through the base in the order of the ring. A local
 //! index has the base's own partitions, sorted by value.
 
+use std::collections::BTreeMap;
+
 use cql::ast::{self, CreateIndex, Properties, PropertyValue};
 use types::{ColumnDef, ColumnKind, CqlType, IndexDef, IndexPart, IndexTarget, IndexView, TableDef, ViewDef};
 
@@ -218,6 +220,13 @@ fn view(
         }
     }
     let mut def = builder.build();
+    // Whole values under their own names, and elements under others.
+    let whole = base.masks.iter().filter(|(name, _)| def.column(name).is_some() && !hidden.contains(name));
+    let mut masks: BTreeMap<String, String> = whole.map(|(name, mask)| (name.clone(), mask.clone())).collect();
+    if base.masks.contains_key(&column.name) {
+        masks.extend(element.iter().chain([&value]).map(|name| (name.clone(), "system.mask_null()".to_string())));
+    }
+    def.masks = masks;
     let mut properties = properties.clone();
     properties.entry("comment".to_string()).or_insert(PropertyValue::Text(String::new()));
     let id = options::apply_to_new_table(&mut def.options, &properties)?;

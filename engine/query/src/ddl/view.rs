@@ -60,6 +60,8 @@ pub(crate) fn table(create: &CreateView, base: &TableDef) -> Result<(TableDef, b
         }
     }
     let mut def = builder.build();
+    let shown = |name: &&String| def.column(name).is_some() && !hidden.contains(name);
+    def.masks = base.masks.iter().filter(|(name, _)| shown(name)).map(|(n, mask)| (n.clone(), mask.clone())).collect();
     let id = options::apply_to_new_table(&mut def.options, &create.properties)?;
     check_options(&def)?;
     if let Some(id) = id {

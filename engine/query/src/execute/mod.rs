@@ -12,6 +12,7 @@ mod modify;
 mod outcome;
 mod page;
 mod part;
+mod prune;
 mod rows;
 mod select;
 mod virtual_write;
@@ -101,6 +102,8 @@ pub(crate) struct Execution<'a> {
     pub values: &'a [Value<'a>],
     /// Of the role's service level, when the statement says none.
     pub timeout: Option<Duration>,
+    /// What a SELECT shows of columns with masks is in them.
+    pub masked: bool,
 }
 
 impl Node {
@@ -165,7 +168,7 @@ impl Node {
         parameters: &Parameters<'_>,
     ) -> Result<Outcome, QueryError> {
         let values = in_order(parameters.values, &prepared.marker_names)?;
-        let execution = Execution { parameters, values: &values, timeout: self.level_timeout(client) };
+        let execution = Execution { parameters, values: &values, timeout: self.level_timeout(client), masked: false };
         self.count_statement(&prepared.planned.plan, parameters);
         self.observe(&prepared.text, &prepared.planned);
         self.authorize(client, &prepared.planned.needs)?;
@@ -189,8 +192,9 @@ impl Node {
             }
             Plan::Select(select) => {
                 let warnings = self.guard_select(client, select, parameters.page_size, &values)?;
-                let body = Box::pin(self.select(select, execution)).await?;
-                Ok(Outcome::Body(body).warn_all(warnings))
+                let execution = Execution { masked: self.sees_masks(client, select)?, ..execution };
+                let (body, warning) = Box::pin(self.select(select, execution)).await?;
+                Ok(Outcome::Body(body).warn_all(warnings).warn_all(warning))
             }
             Plan::Batch(batch) => {
                 let context = self.context_of(parameters);
@@ -221,6 +225,10 @@ impl Node {
             Plan::Truncate { table, timeout } => {
                 let timeout = timeout_of(timeout.as_ref(), &values, &self.context())?;
                 Box::pin(self.truncate(table, timeout.unwrap_or(self.config.timeouts.truncate))).await?;
+                Ok(Outcome::Void)
+            }
+            Plan::Prune(prune) => {
+                Box::pin(self.prune(prune, execution)).await?;
                 Ok(Outcome::Void)
             }
             Plan::Use(keyspace) => {
@@ -262,7 +270,7 @@ impl Node {
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
                 ));
             };
-            statements.push((modify, Execution { parameters: &parameters, values, timeout: None }));
+            statements.push((modify, Execution { parameters: &parameters, values, timeout: None, masked: false }));
         }
         let warning = self.guard_write(batch.consistency)?;
         if let Some(answer) = plan::batch_answer(statements.iter().map(|(modify, _)| *modify)) {

@@ -2,16 +2,19 @@
 
 use std::borrow::Cow;
 
-use cql::response::RowsWriter;
+use cql::response::{ErrorKind, RowsWriter};
 use storage::{Cell, Partition, Row};
 use types::{ColumnDef, ColumnKind, TableDef, Token, partition_key_components};
 
 use crate::coordinator::ScanPosition;
 use crate::error::{QueryError, invalid, server};
-use crate::plan::{Bound, BoundFilter, BoundTuples, Context, Expression, Grouping, Nulls, Part, Select, Values};
+use crate::plan::{
+    Aggregation, Bound, BoundFilter, BoundTuples, Context, Expression, Grouping, Nulls, Output, Part, Select, Values,
+};
 
 use super::aggregate::Running;
 use super::part;
+use crate::settings::TombstoneLimits;
 
 /// One row with the partition that it belongs to.
 pub(super) struct View<'a> {
@@ -140,6 +143,23 @@ fn evaluate<'a>(
     })
 }
 
+/// As Cassandra's `TombstoneOverwhelmingException` reaches clients; the merged answer of the replicas is counted, so
+/// each of them is taken to have failed.
+fn too_many_tombstones(found: usize, most: usize) -> QueryError {
+    let kind = ErrorKind::ReadFailure {
+        consistency: cql::Consistency::One,
+        received: 0,
+        block_for: 1,
+        failures: 1,
+        data_present: false,
+    };
+    let text = format!(
+        "Operation failed - received 0 responses and 1 failures: READ_TOO_MANY_TOMBSTONES: the read went through \
+         {found} tombstones, more than tombstone_failure_threshold ({most})"
+    );
+    QueryError::new(kind, text)
+}
+
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
@@ -163,6 +183,7 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Takes partitions in order and makes the rows of the answer.
 pub(super) struct Collector<'a> {
     select: &'a Select,
+    shown: Shown<'a>,
     values: &'a Values<'a>,
     context: &'a Context,
     filters: Vec<BoundFilter<'a>>,
@@ -180,14 +201,25 @@ pub(super) struct Collector<'a> {
     /// What the partition of `position` may still give, once a row of the next one has been looked at, too.
     pub remaining_at_position: u64,
     current: Option<storage::Bytes>,
+    /// Deletions gone through for this page, and rows that were there.
+    pub gone_through: (usize, usize),
+    tombstones: TombstoneLimits,
     /// The last row looked at.
     pub position: Option<ScanPosition>,
+}
+
+/// What of the rows is shown: of a SELECT in masks it is not what the plan has otherwise.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub outputs: &'a [Output],
+    pub aggregations: &'a [Aggregation],
 }
 
 pub(super) struct Limits {
     pub page: u64,
     pub total: u64,
     pub per_partition: u64,
+    pub tombstones: TombstoneLimits,
     /// Where the page before this one ended, and what its partition may still give.
     pub resume: Option<(ScanPosition, u64)>,
 }
@@ -195,6 +227,7 @@ pub(super) struct Limits {
 impl<'a> Collector<'a> {
     pub fn new(
         select: &'a Select,
+        shown: Shown<'a>,
         values: &'a Values<'a>,
         context: &'a Context,
         skip_metadata: bool,
@@ -224,8 +257,11 @@ impl<'a> Collector<'a> {
             per_partition,
             remaining_in_partition,
             remaining_at_position: remaining_in_partition,
+            gone_through: (0, 0),
+            tombstones: limits.tombstones,
             position,
             select,
+            shown,
             values,
             context,
         })
@@ -268,6 +304,7 @@ impl<'a> Collector<'a> {
         }
         let components = partition_key_components(&partition.key, table.partition_key.len()).map_err(server)?;
         let now_s = self.context.now_s;
+        self.count_tombstones(partition, now_s)?;
         let (values, context) = (self.values, self.context);
         let view = |row| View { table, partition, components: &components, row, now_s, values, context };
         let mut any = false;
@@ -295,6 +332,35 @@ impl<'a> Collector<'a> {
         Ok(Flow::More)
     }
 
+    fn count_tombstones(&mut self, partition: &Partition, now_s: u32) -> Result<(), QueryError> {
+        let (live, dead) = partition.count(now_s);
+        self.gone_through.0 += dead;
+        self.gone_through.1 += live;
+        if dead > 0 && self.gone_through.0 > self.tombstones.fail {
+            return Err(too_many_tombstones(self.gone_through.0, self.tombstones.fail));
+        }
+        Ok(())
+    }
+
+    /// Of a scan: how many deletions more the page may go through.
+    pub fn tombstones_left(&self) -> usize {
+        match self.is_paged && self.select.grouping == Grouping::Rows {
+            true => self.tombstones.page.saturating_sub(self.gone_through.0),
+            false => usize::MAX,
+        }
+    }
+
+    /// Ends the page behind `position`, of which nothing is left.
+    pub fn end_page_behind(&mut self, position: ScanPosition) -> Flow {
+        if self.current.as_ref() != Some(&position.key) {
+            self.current = Some(position.key.clone());
+            self.remaining_in_partition = self.per_partition;
+        }
+        self.remaining_at_position = self.remaining_in_partition;
+        self.position = Some(position);
+        Flow::PageFull
+    }
+
     /// Takes whole partitions at once, their rows in one order over all of them: IN with ORDER BY.
     pub fn take_together(&mut self, partitions: &[Partition]) -> Result<Flow, QueryError> {
         let table = &*self.select.table;
@@ -302,6 +368,7 @@ impl<'a> Collector<'a> {
         let mut rows: Vec<(usize, &Row)> = Vec::new();
         let mut components = Vec::with_capacity(partitions.len());
         for (at, partition) in partitions.iter().enumerate() {
+            self.count_tombstones(partition, now_s)?;
             components.push(partition_key_components(&partition.key, table.partition_key.len()).map_err(server)?);
             let most = usize::try_from(self.per_partition).unwrap_or(usize::MAX);
             match self.select.reverse {
@@ -366,7 +433,7 @@ impl<'a> Collector<'a> {
         }
         let flow = self.count_row();
         if flow == Flow::More {
-            for output in &self.select.outputs {
+            for output in self.shown.outputs {
                 let value = evaluate(&output.expression, self.values, self.context, &|leaf| view.leaf(leaf))?;
                 self.writer.cell(&mut self.out, value.as_deref());
             }
@@ -403,7 +470,7 @@ impl<'a> Collector<'a> {
             self.group = Some(self.new_group(key));
         }
         let Some(group) = &mut self.group else { return Ok(Flow::More) };
-        for (aggregation, running) in self.select.aggregations.iter().zip(&mut group.running) {
+        for (aggregation, running) in self.shown.aggregations.iter().zip(&mut group.running) {
             let value = |argument| evaluate(argument, self.values, self.context, &|leaf| view.leaf(leaf));
             let values = aggregation.arguments.iter().map(value).collect::<Result<Vec<_>, _>>()?;
             let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
@@ -413,8 +480,8 @@ impl<'a> Collector<'a> {
     }
 
     fn new_group(&self, key: Option<(storage::Bytes, Vec<Vec<u8>>)>) -> Group<'a> {
-        let select = self.select;
-        let running = select.aggregations.iter().map(|aggregation| Running::new(&aggregation.aggregate)).collect();
+        let shown = self.shown;
+        let running = shown.aggregations.iter().map(|aggregation| Running::new(&aggregation.aggregate)).collect();
         Group { key, running }
     }
 
@@ -427,7 +494,7 @@ impl<'a> Collector<'a> {
             _ => None,
         };
         let result = |expression: &Expression| Ok(result(expression));
-        for output in &self.select.outputs {
+        for output in self.shown.outputs {
             let value = evaluate(&output.expression, self.values, self.context, &result)?;
             self.writer.cell(&mut self.out, value.as_deref());
         }

@@ -8,7 +8,7 @@ use types::Token;
 
 use super::Execution;
 use super::page::Page;
-use super::rows::{Collector, Flow, Limits};
+use super::rows::{Collector, Flow, Limits, Shown};
 use crate::coordinator::ScanPosition;
 use crate::error::{QueryError, invalid, server};
 use crate::node::Node;
@@ -31,12 +31,12 @@ fn limit_of(what: &str, source: Option<&Source>, values: &Values<'_>, context: &
 }
 
 impl Node {
-    /// The body of RESULT Rows.
+    /// The body of RESULT Rows, and a warning about what had to be gone through for it.
     pub(super) async fn select(
         self: &Rc<Self>,
         select: &Select,
         execution: Execution<'_>,
-    ) -> Result<Vec<u8>, QueryError> {
+    ) -> Result<(Vec<u8>, Option<String>), QueryError> {
         let (parameters, values) = (execution.parameters, execution.values);
         let context = self.context_of(parameters);
         let page = parameters.paging_state.map(Page::decode).transpose()?;
@@ -50,9 +50,14 @@ impl Node {
             page: page_size,
             total: page.as_ref().map_or(limit, |page| page.remaining),
             per_partition,
+            tombstones: self.settings.tombstone_limits(),
             resume: page.map(|page| (page.position, page.remaining_in_partition)),
         };
-        let mut collector = Collector::new(select, values, &context, parameters.skip_metadata, limits)?;
+        let shown = match select.masked.as_deref().filter(|_| execution.masked) {
+            Some(masked) => Shown { outputs: &masked.outputs, aggregations: &masked.aggregations },
+            None => Shown { outputs: &select.outputs, aggregations: &select.aggregations },
+        };
+        let mut collector = Collector::new(select, shown, values, &context, parameters.skip_metadata, limits)?;
         let flow = if system::is_virtual(&select.table.keyspace) {
             Box::pin(self.select_system(select, &mut collector, values, &context)).await?
         } else {
@@ -87,7 +92,16 @@ impl Node {
             ),
             _ => None,
         };
-        collector.finish(state.as_deref(), parameters.skip_metadata)
+        let (tombstones, live) = collector.gone_through;
+        let warning = (tombstones > self.settings.tombstone_limits().warn).then(|| {
+            let table = &select.table;
+            format!(
+                "Read {live} live rows and {tombstones} tombstone cells for a query of {}.{} (see \
+                 tombstone_warn_threshold)",
+                table.keyspace, table.name
+            )
+        });
+        Ok((collector.finish(state.as_deref(), parameters.skip_metadata)?, warning))
     }
 
     /// What the statement says, or else the service level that it names, or else the role's.
@@ -240,6 +254,7 @@ impl Node {
                     after: after.take(),
                     slices: slices.clone(),
                     limit_rows: collector.wanted(),
+                    limit_tombstones: collector.tombstones_left(),
                     ..ScanCommand::all(table.id, context.now_s)
                 };
                 let (partitions, more) =
@@ -253,14 +268,18 @@ impl Node {
                 let Some(last) = partitions.last().filter(|_| more) else { break };
                 let enough = !collector.wants_more_of_partition();
                 let row = last.rows.last().filter(|_| !enough && !table.clustering.is_empty());
-                after = Some((last.key.clone(), row.map(|row| row.clustering.clone())));
+                let clustering = row.map(|row| row.clustering.clone());
+                if collector.tombstones_left() == 0 {
+                    return Ok(collector.end_page_behind(ScanPosition { key: last.key.clone(), clustering }));
+                }
+                after = Some((last.key.clone(), clustering));
             }
         }
         Ok(Flow::Done)
     }
 
     /// The parts of `tokens` that have the same replicas throughout, in token order.
-    fn ranges(&self, keyspace: &str, tokens: (Token, Token)) -> Result<Vec<(Token, Token)>, QueryError> {
+    pub(super) fn ranges(&self, keyspace: &str, tokens: (Token, Token)) -> Result<Vec<(Token, Token)>, QueryError> {
         let map = self.replication(keyspace)?;
         let mut whole: Vec<(Token, Token, Vec<cluster::NodeIndex>)> = Vec::new();
         let mut add = |start: Token, end: Token, nodes: &[cluster::NodeIndex]| {

@@ -48,6 +48,20 @@ impl Guard<'_> {
     }
 }
 
+/// Whether columns may have masks, and are shown in them.
+pub(crate) const MASKING: &str = "dynamic_data_masking_enabled";
+
+fn adds_mask(ddl: &Ddl) -> bool {
+    match ddl {
+        Ddl::CreateTable { def, .. } => !def.masks.is_empty(),
+        Ddl::AlterTable { change: TableChange::Add { columns, .. }, .. } => {
+            columns.iter().any(|column| column.mask.is_some())
+        }
+        Ddl::AlterTable { change: TableChange::Mask { mask, .. }, .. } => mask.is_some(),
+        _ => false,
+    }
+}
+
 impl Node {
     /// Whether a client's statements have to be looked at.
     fn is_guarded(&self, client: &Client) -> bool {
@@ -57,6 +71,12 @@ impl Node {
     /// The warnings about a change of the schema, which has not been made yet.
     pub(crate) fn guard_schema(&self, client: &Client, ddl: &Ddl) -> Result<Vec<String>, QueryError> {
         let mut guard = Guard { node: self, warnings: self.guard_keyspace(ddl)? };
+        if adds_mask(ddl) && !self.settings.flag(MASKING) {
+            return Err(invalid!(
+                "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the {MASKING} \
+                 setting"
+            ));
+        }
         if !self.is_guarded(client) {
             return Ok(guard.warnings);
         }

@@ -157,6 +157,7 @@ fn subject(plan: &Plan) -> (Category, String, String) {
             None => (Category::Dml, String::new(), String::new()),
         },
         Plan::Truncate { table, .. } => of(Category::Dml, table),
+        Plan::Prune(prune) => of(Category::Dml, &prune.view),
         Plan::Schema(ddl) => {
             let (keyspace, table) = ddl.subject();
             (Category::Ddl, keyspace.to_string(), table.unwrap_or_default().to_string())

@@ -114,7 +114,7 @@ fn filter(table: &TableDef, condition: &ast::ColumnCondition, markers: &mut Mark
     let test = match &condition.test {
         ConditionTest::Compare(operator, term) => Test::Compare(*operator, Source::resolve(term, &ty, &name, markers)?),
         ConditionTest::In { values, negated } => {
-            Test::In { values: InList::resolve(values, &ty, &name, markers)?, negated: *negated }
+            Test::In { values: InList::resolve(values, &ty, &name, *negated, markers)?, negated: *negated }
         }
         ConditionTest::Like(pattern) => return Filter::like(def, pattern, markers),
         ConditionTest::Contains { key, value } => return Filter::contains(def, *key, value, markers),

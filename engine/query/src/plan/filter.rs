@@ -54,14 +54,22 @@ pub(crate) enum Nulls {
 }
 
 impl InList {
-    pub fn resolve(values: &InValues, ty: &CqlType, name: &str, markers: &mut Markers) -> Result<InList, QueryError> {
+    /// `negated`: of NOT IN, which the name of a marker tells.
+    pub fn resolve(
+        values: &InValues,
+        ty: &CqlType,
+        name: &str,
+        negated: bool,
+        markers: &mut Markers,
+    ) -> Result<InList, QueryError> {
         Ok(match values {
             InValues::Terms(terms) => InList::Each(
                 terms.iter().map(|term| Source::resolve(term, ty, name, markers)).collect::<Result<_, _>>()?,
             ),
             InValues::Marker(marker) => {
                 let list = CqlType::list(ty.clone());
-                markers.want(*marker, &format!("in({name})"), &list);
+                let name = markers.name_of_list(name, negated);
+                markers.want(*marker, &name, &list);
                 InList::Whole { marker: *marker, element: ty.clone() }
             }
         })
@@ -79,7 +87,7 @@ impl InList {
             InList::Whole { marker, element } => {
                 let list = match values[usize::from(*marker)] {
                     Value::Bytes(list) => list,
-                    Value::Null => return Err(invalid!("Invalid null value for IN restriction")),
+                    Value::Null => return Err(invalid!("Invalid null value for the IN restriction of column {name}")),
                     Value::Unset => return Err(invalid!("Invalid unset value for column {name}")),
                 };
                 let refuse = |error| invalid!("{error}");
@@ -123,7 +131,7 @@ impl Filter {
         let (key_type, key_name, value_type) = match column.ty.unfrozen() {
             CqlType::Map(key, value) => ((**key).clone(), format!("key({name})"), (**value).clone()),
             CqlType::List(element) => (CqlType::Int, format!("idx({name})"), (**element).clone()),
-            _ => return Err(invalid!("Column {name} cannot be used as a map")),
+            _ => return Err(invalid!("Column {name} is neither a map nor a list and cannot be subscripted")),
         };
         let key = Source::resolve(key, &key_type, &key_name, markers)?;
         Ok((Some(key), value_type, format!("value({name})")))

@@ -34,7 +34,7 @@ pub(crate) struct Choice {
     pub filters: bool,
 }
 
-/// The first of the restrictions, as they were written, that an index answers. `views` finds the tables of views.
+/// The first of the restrictions, as they were written, that an index answers, local ones before global ones. `views` finds the tables of views.
 pub(super) fn choose(
     table: &TableDef,
     restrictions: &Restrictions,
@@ -59,10 +59,16 @@ pub(super) fn choose(
     for filter in &restrictions.filters {
         candidates.extend(targets(filter).into_iter().map(|(target, wanted)| (target, wanted, false)));
     }
-    let (target, wanted, in_prefix, index, view) = candidates.into_iter().find_map(|(target, wanted, in_prefix)| {
-        let (index, view) = usable(&target)?;
-        Some((target, wanted, in_prefix, index, view))
-    })?;
+    let mut answered: Vec<_> = candidates
+        .into_iter()
+        .filter_map(|(target, wanted, in_prefix)| {
+            let (index, view) = usable(&target)?;
+            Some((target, wanted, in_prefix, index, view))
+        })
+        .collect();
+    // Any of them before all that would ask other partitions.
+    answered.sort_by_key(|(.., index, _)| !index.is_local);
+    let (target, wanted, in_prefix, index, view) = answered.into_iter().next()?;
     let column = table.column(&target.column)?;
     let others = restrictions.filters.len() - usize::from(!in_prefix);
     let of_prefix = in_prefix && restrictions.slices.is_one_equal();

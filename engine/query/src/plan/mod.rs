@@ -7,7 +7,9 @@ mod condition;
 mod filter;
 mod functions;
 mod index;
+mod mask;
 mod modify;
+mod prune;
 mod restrictions;
 mod select;
 mod selection;
@@ -27,9 +29,10 @@ pub(crate) use filter::{BoundFilter, Filter, Nulls};
 pub(crate) use functions::{Function, UserAggregate};
 pub(crate) use index::{IndexSearch, Sought};
 pub(crate) use modify::{ClusteringTarget, Modify, ModifyKind, check_batch};
+pub(crate) use prune::Prune;
 pub(crate) use restrictions::{KeyPlan, PartitionPlan, SlicePlan};
 pub(crate) use select::{Grouping, Select};
-pub(crate) use selection::{Aggregate, Expression, Part};
+pub(crate) use selection::{Aggregate, Aggregation, Expression, Output, Part};
 pub(crate) use source::{Bound, Context, JsonMember, Source, Values};
 pub(crate) use tuple::{BoundTuples, TupleFilter};
 
@@ -50,6 +53,7 @@ pub(crate) enum Plan {
         table: Arc<TableDef>,
         timeout: Option<Source>,
     },
+    Prune(Box<Prune>),
     Use(String),
     Describe(crate::describe::Describe),
     /// About roles, grants or service levels.
@@ -77,6 +81,8 @@ pub(crate) struct Markers {
     /// For whom the markers are: the statement's table.
     keyspace: String,
     table: String,
+    /// How the operator is written in the names of lists.
+    uppercase_in: bool,
     /// That users' functions may be called.
     needs: std::cell::RefCell<Vec<Need>>,
 }
@@ -92,6 +98,17 @@ impl Markers {
         let name = self.names[marker as usize].as_deref().unwrap_or(name);
         let spec = ColumnSpec::new(&self.keyspace, &self.table, name, ty.clone());
         self.specs[marker as usize] = Some(spec);
+    }
+
+    /// What the marker of `column IN ?` is called.
+    fn name_of_list(&self, column: &str, negated: bool) -> String {
+        let operator = match (negated, self.uppercase_in) {
+            (false, false) => "in",
+            (false, true) => "IN",
+            (true, false) => "not in",
+            (true, true) => "NOT IN",
+        };
+        format!("{operator}({column})")
     }
 
     /// A type that the statement names, with its user types looked up.
@@ -121,13 +138,15 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
     let names: Vec<Option<String>> = parsed.markers.clone();
     let mut markers = Markers {
         specs: vec![None; names.len()],
-        names,
         schema: node.schema(),
         session_keyspace: keyspace.map(str::to_string),
         keyspace: String::new(),
         table: String::new(),
+        uppercase_in: !names.is_empty() && node.settings.flag("cql_in_bind_variable_name_uses_uppercase_operator"),
         needs: Default::default(),
+        names,
     };
+    check_relations(node, &parsed.statement)?;
     let mut partition_key = Vec::new();
     let plan = match &parsed.statement {
         Statement::Select(statement) => {
@@ -160,9 +179,18 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
             }
             Plan::Truncate { table, timeout }
         }
+        Statement::PruneView(statement) => {
+            let view = find_table(node, &statement.name, keyspace)?;
+            markers.for_table(&view);
+            let schema = markers.schema.clone();
+            Plan::Prune(Box::new(prune::plan(view, statement, &schema, &mut markers)?))
+        }
         Statement::Access(statement) => Plan::Access(AccessPlan::new(node, statement, keyspace)?),
         other => match ddl::resolve(other, keyspace, &markers.schema)? {
-            Some(ddl) => Plan::Schema(ddl),
+            Some(ddl) => {
+                mask::check(&ddl, &mut markers)?;
+                Plan::Schema(ddl)
+            }
             None => return Err(invalid!("This statement is not supported yet")),
         },
     };
@@ -171,6 +199,21 @@ pub(crate) fn plan(node: &Node, parsed: &cql::Parsed, keyspace: Option<&str>) ->
     let markers: Option<Vec<ColumnSpec>> = markers.specs.into_iter().collect();
     let markers = markers.ok_or_else(|| invalid!("Bind variables cannot be used here"))?;
     Ok(Planned { plan, markers, partition_key, needs })
+}
+
+/// In Scylla's words.
+fn check_relations(node: &Node, statement: &Statement) -> Result<(), QueryError> {
+    let count = match statement {
+        Statement::Select(select) => select.filter.len(),
+        Statement::Update(update) => update.filter.len(),
+        Statement::Delete(delete) => delete.filter.len(),
+        _ => return Ok(()),
+    };
+    // Few statements have as many as would have to be looked up.
+    if count > 8 && count > node.settings.number("max_relations_in_where_clause") as usize {
+        return Err(QueryError::syntax("Too many relations in the WHERE clause (max_relations_in_where_clause)"));
+    }
+    Ok(())
 }
 
 fn plan_batch(

@@ -412,8 +412,9 @@ fn settle_target(modify: Modify, condition: Option<&Conditions>) -> Result<Modif
         _ if modify.kind == ModifyKind::Delete => {
             Err(invalid!("Range deletions are not supported for specific columns"))
         }
-        _ => {
-            let names: Vec<&str> = table.clustering.iter().map(|column| column.name.as_str()).collect();
+        target => {
+            let named = if let ClusteringTarget::Range(slices) = target { slices.columns() } else { 0 };
+            let names: Vec<&str> = table.clustering.iter().skip(named).map(|column| column.name.as_str()).collect();
             Err(invalid!("Some clustering keys are missing: {}", names.join(", ")))
         }
     }

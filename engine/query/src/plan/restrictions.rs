@@ -259,6 +259,11 @@ impl SlicePlan {
         self.lower.is_some() || self.upper.is_some()
     }
 
+    /// How many clustering columns are restricted by `=` or IN.
+    pub fn columns(&self) -> usize {
+        self.prefix.len() + self.tuples.as_ref().map_or(0, |(_, columns)| *columns)
+    }
+
     /// Whether nothing but the first clustering column is restricted.
     pub fn is_one_equal(&self) -> bool {
         self.prefix.len() == 1
@@ -318,8 +323,7 @@ impl SlicePlan {
 
     /// Whether it names whole rows one by one: a full clustering without a range.
     pub fn is_rows(&self, table: &TableDef) -> bool {
-        let columns = self.prefix.len() + self.tuples.as_ref().map_or(0, |(_, columns)| *columns);
-        !self.has_range() && columns == table.clustering.len()
+        !self.has_range() && self.columns() == table.clustering.len()
     }
 }
 
@@ -348,6 +352,8 @@ struct Analysis<'a> {
     token_upper: Option<(TokenSource, bool)>,
     filters: Vec<Filter>,
     tuple_filters: Vec<TupleFilter>,
+    /// NOT IN of the first clustering column: it does not make a read of partitions slow, but a scan.
+    excludes: bool,
     is_slow: bool,
 }
 
@@ -375,6 +381,7 @@ pub(crate) fn analyse(
         token_upper: None,
         filters: Vec::new(),
         tuple_filters: Vec::new(),
+        excludes: false,
         is_slow: false,
     };
     for relation in relations {
@@ -415,10 +422,19 @@ impl Analysis<'_> {
             Relation::In { column: name, values, negated } => {
                 let def = column(self.table, name)?.clone();
                 check_multi_cell(&def, "IN")?;
-                let values = InList::resolve(values, &def.ty, name, markers)?;
+                let values = InList::resolve(values, &def.ty, name, *negated, markers)?;
                 match (def.kind, negated) {
                     (ColumnKind::PartitionKey(at), false) => self.key(at, def, OneOf::In(values)),
                     (ColumnKind::Clustering(at), false) => self.cluster(at, def, OneOf::In(values)),
+                    // What lies between is a few slices, though it is found by looking at the rows.
+                    (ColumnKind::Clustering(0), true) => {
+                        self.excludes = true;
+                        self.filters.push(Filter {
+                            column: def,
+                            element: None,
+                            test: Test::In { values, negated: true },
+                        });
+                    }
                     (_, &negated) => {
                         self.slow(Filter { column: def, element: None, test: Test::In { values, negated } });
                     }
@@ -660,6 +676,7 @@ impl Analysis<'_> {
             }
             PartitionPlan::Tokens { lower: self.token_lower.take(), upper: self.token_upper.take() }
         };
+        self.is_slow |= self.excludes && matches!(partition, PartitionPlan::Tokens { .. });
         let slices = self.slice_plan()?;
         Ok(Restrictions { partition, slices, filters: self.filters, tuples: self.tuple_filters, is_slow: self.is_slow })
     }
@@ -714,12 +731,10 @@ fn first_or_filter(place: &mut Option<OneOf>, filters: &mut Vec<Filter>, def: Co
     }
 }
 
-/// Collections of several cells have no order and no equality that a row could be found by.
+/// Collections of several cells have no order and no equality that a row could be found by. User types have, field by
+/// field, as in ScyllaDB.
 fn check_multi_cell(def: &ColumnDef, relation: &str) -> Result<(), QueryError> {
-    match def.ty.is_multi_cell() {
-        true if matches!(def.ty, CqlType::Udt(_)) => {
-            Err(invalid!("Non-frozen UDT column '{}' ({}) cannot be restricted by any relation", def.name, def.ty))
-        }
+    match def.ty.is_multi_cell() && !matches!(def.ty, CqlType::Udt(_)) {
         true => Err(invalid!(
             "Collection column '{}' ({}) cannot be restricted by a '{relation}' relation",
             def.name,

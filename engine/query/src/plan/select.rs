@@ -7,6 +7,7 @@ use cql::response::{ColumnSpec, EncodedMetadata};
 use types::{ColumnKind, CqlType, TableDef};
 
 use super::index::{self, IndexSearch};
+use super::mask::{self, Masked};
 use super::restrictions::{Restrictions, analyse, column, filtering, out_of_order};
 use super::selection::{self, Aggregation, Expression, Output};
 use super::{Filter, Markers, PartitionPlan, SlicePlan, Source, TupleFilter};
@@ -22,6 +23,8 @@ pub(crate) struct Select {
     pub outputs: Vec<Output>,
     /// What the outputs gather over rows; empty where each row is one of the result.
     pub aggregations: Vec<Aggregation>,
+    /// Of a table with masks: what those see who may not see behind them.
+    pub masked: Option<Box<Masked>>,
     pub grouping: Grouping,
     pub metadata: EncodedMetadata,
     pub reverse: bool,
@@ -60,6 +63,10 @@ pub(super) fn plan(
     let group_by = group_by(&table, select)?;
     let selection = selection::resolve(&table, &select.selection, group_by.is_some(), markers)?;
     let outputs = selection.outputs;
+    let masked = match table.masks.is_empty() {
+        true => None,
+        false => Some(Box::new(masked(&table, select, group_by.is_some(), &outputs, markers)?)),
+    };
     let selected: Vec<String> = select_names(&select.selection);
     let grouping = match group_by {
         Some(clustering) => Grouping::By { clustering },
@@ -114,6 +121,7 @@ pub(super) fn plan(
         metadata: EncodedMetadata::new(&specs),
         outputs,
         aggregations: selection.aggregations,
+        masked,
         grouping,
         partition: restrictions.partition,
         slices: restrictions.slices,
@@ -130,6 +138,24 @@ pub(super) fn plan(
         service_level: select.service_level.clone(),
         table,
     })
+}
+
+/// The same selection in masks, under the same names.
+fn masked(
+    table: &TableDef,
+    select: &ast::Select,
+    is_grouped: bool,
+    outputs: &[Output],
+    markers: &mut Markers,
+) -> Result<Masked, QueryError> {
+    let selection = mask::selection(table, &select.selection)?;
+    let mut masked = selection::resolve(table, &selection, is_grouped, markers)?;
+    for (masked, plain) in masked.outputs.iter_mut().zip(outputs) {
+        masked.name.clone_from(&plain.name);
+    }
+    let outputs = if select.json { vec![selection::as_json(masked.outputs)] } else { masked.outputs };
+    let restricted = mask::restricted(table, &select.filter);
+    Ok(Masked { outputs, aggregations: masked.aggregations, restricted })
 }
 
 /// The columns that a selection names by themselves.

@@ -55,6 +55,8 @@ pub(crate) enum Expression {
 pub(crate) enum Part {
     /// Of a map its value, of a set the element itself, of a list by its index.
     Element(Source),
+    /// Of a map or a set what lies between, the ends included.
+    Slice(Option<Source>, Option<Source>),
     Field(u16),
 }
 
@@ -240,6 +242,11 @@ impl Resolver<'_> {
                 let (part, result) = self.element(of, &ty, key)?;
                 Ok((Expression::Part { of: Box::new(expression), ty, part }, result))
             }
+            Selector::Slice { of, from, to } => {
+                let (expression, ty) = self.resolve(of)?;
+                let part = self.slice(of, &ty, from.as_ref(), to.as_ref())?;
+                Ok((Expression::Part { of: Box::new(expression), ty: ty.clone(), part }, ty))
+            }
             Selector::Field { of, field } => {
                 let (expression, ty) = self.resolve(of)?;
                 let (part, result) = field_of(of, &ty, field)?;
@@ -280,6 +287,27 @@ impl Resolver<'_> {
         };
         let key = Source::resolve(key, key_type, &format!("{what}({of})"), self.markers)?;
         Ok((Part::Element(key), result.clone()))
+    }
+
+    fn slice(
+        &mut self,
+        of: &Selector,
+        ty: &CqlType,
+        from: Option<&ast::Term>,
+        to: Option<&ast::Term>,
+    ) -> Result<Part, QueryError> {
+        let key_type = match ty.unfrozen() {
+            CqlType::Map(key, _) | CqlType::Set(key) => &**key,
+            CqlType::List(_) => {
+                return Err(invalid!("Slice selection is only allowed on sets and maps, but {of} is a list"));
+            }
+            other => return Err(invalid!("Invalid slice selection: {of} of type {other} is not a collection")),
+        };
+        let name = format!("key({of})");
+        let mut end = |term: Option<&ast::Term>| {
+            term.map(|term| Source::resolve(term, key_type, &name, self.markers)).transpose()
+        };
+        Ok(Part::Slice(end(from)?, end(to)?))
     }
 
     /// Whose timestamp or TTL: a column, an element or a field.

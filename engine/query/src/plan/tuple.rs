@@ -135,7 +135,8 @@ impl TupleTest {
             }
             InValues::Marker(marker) => {
                 let ty = CqlType::list(tuple_type(defs));
-                let source = Source::resolve(&Term::Marker(*marker), &ty, &format!("in({})", names(defs)), markers)?;
+                let name = markers.name_of_list(&names(defs), false);
+                let source = Source::resolve(&Term::Marker(*marker), &ty, &name, markers)?;
                 Ok(TupleTest::AnyOf(source, defs.len()))
             }
         }

@@ -40,17 +40,26 @@ pub fn user_type(udt: &UserType) -> String {
     format!("CREATE TYPE {}.{} (\n{fields}\n)", identifier(&udt.keyspace), identifier(&udt.name))
 }
 
+/// A tuple without the `frozen` that is said of it by itself.
+fn plain(ty: &CqlType) -> &CqlType {
+    match ty {
+        CqlType::Frozen(content) if matches!(**content, CqlType::Tuple(_)) => content,
+        ty => ty,
+    }
+}
+
 pub fn function(def: &FunctionDef) -> String {
-    let arguments = def.arguments.iter().map(|(name, ty)| format!("{} {ty}", identifier(name)));
+    let arguments = def.arguments.iter().map(|(name, ty)| format!("{} {}", identifier(name), plain(ty)));
     let on_null = if def.called_on_null_input { "CALLED" } else { "RETURNS NULL" };
+    let is_plain = !def.body.contains("$$") && !def.body.ends_with('$');
+    let body = if is_plain { format!("$${}$$", def.body) } else { string(&def.body) };
     format!(
-        "CREATE FUNCTION {}.{} ({})\n    {on_null} ON NULL INPUT\n    RETURNS {}\n    LANGUAGE {}\n    AS {}",
+        "CREATE FUNCTION {}.{}({})\n{on_null} ON NULL INPUT\nRETURNS {}\nLANGUAGE {}\nAS {body}",
         identifier(&def.keyspace),
         identifier(&def.name),
         arguments.collect::<Vec<_>>().join(", "),
-        def.returns,
-        def.language,
-        string(&def.body)
+        plain(&def.returns),
+        def.language
     )
 }
 
@@ -79,7 +88,11 @@ pub fn table(table: &TableDef) -> String {
     let mut text = format!("CREATE TABLE {}.{} (\n", identifier(&table.keyspace), identifier(&table.name));
     let columns = |list: &[ColumnDef], suffix: &str| -> String {
         let ttl = |c: &ColumnDef| if table.options.row_ttl.as_ref() == Some(&c.name) { " TTL" } else { "" };
-        list.iter().map(|c| format!("    {} {}{suffix}{},\n", identifier(&c.name), c.ty, ttl(c))).collect()
+        let mask = |c: &ColumnDef| table.masks.get(&c.name).map(|mask| format!(" MASKED WITH {mask}"));
+        let column = |c: &ColumnDef| {
+            format!("    {} {}{suffix}{}{},\n", identifier(&c.name), c.ty, ttl(c), mask(c).unwrap_or_default())
+        };
+        list.iter().map(column).collect()
     };
     text += &columns(&table.partition_key, "");
     text += &columns(&table.clustering, "");
@@ -218,14 +231,9 @@ pub fn index(base: &TableDef, index: &IndexDef) -> String {
     text
 }
 
-/// With the properties of the view that holds the index's contents, as far as the statement gave it any.
+/// With the properties of the view that holds the index's contents.
 pub fn index_with_properties(base: &TableDef, def: &IndexDef, view: &TableDef) -> String {
-    let usual = property_list(&crate::ddl::new_table_options());
-    let own: Vec<String> = property_list(&view.options).into_iter().filter(|one| !usual.contains(one)).collect();
-    match own.as_slice() {
-        [] => index(base, def),
-        own => format!("{} {} {}", index(base, def), with_or_and(def), own.join(AND)),
-    }
+    format!("{} {} {}", index(base, def), with_or_and(def), properties(view))
 }
 
 /// With the view's id and all of its properties.

@@ -71,14 +71,31 @@ pub(super) fn updates(
             && !row.deletion.is_some_and(|deletion| deletion.deletes(marker.timestamp))
             && view.table.is_strict()
         {
-            row.marker =
-                Some(Liveness { timestamp: marker.timestamp, ttl_s: GONE_TTL_S, local_deletion_s: base.now_s });
+            row.marker = Some(gone(marker, base.now_s));
         }
         if !row.is_empty() {
             told.push((entry.key, row));
         }
     }
     told
+}
+
+/// What takes a row with this marker out of a strict view.
+pub(super) fn gone(marker: Liveness, now_s: u32) -> Liveness {
+    Liveness { timestamp: marker.timestamp, ttl_s: GONE_TTL_S, local_deletion_s: now_s }
+}
+
+/// Whether one of the rows that a version of a base row has in the view has these keys.
+pub(super) fn stands_for(
+    view: &Maintained,
+    base: &Base<'_>,
+    clustering: &Clustering,
+    version: Version<'_>,
+    view_key: &[u8],
+    view_clustering: &Clustering,
+) -> bool {
+    let entries = entries(view, base, clustering, version);
+    entries.iter().any(|entry| entry.key == view_key && entry.clustering == *view_clustering)
 }
 
 /// The cells and the deletion that `new` has and `old` has not.

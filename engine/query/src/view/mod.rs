@@ -7,6 +7,7 @@
 //!
 //! - `entry`: from a base row to rows of a view, and from two versions of a base row to a view's update. Pure.
 //! - `condition`: the WHERE of a view. Pure.
+//! - `prune`: rows that are left in a view without one in the base. Pure.
 //! - `update`: the write path. `build`: rows that were there before the view.
 //!
 //! Timestamps are the base's own, so that updates of a view commute as those of the base do. Where the base's key
@@ -18,6 +19,7 @@
 pub(crate) mod build;
 mod condition;
 mod entry;
+pub(crate) mod prune;
 mod update;
 
 use std::collections::BTreeMap;

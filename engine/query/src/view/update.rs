@@ -66,6 +66,12 @@ async fn propagate(node: &Rc<Node>, viewed: &Viewed, update: Partition) -> Resul
     let base = &*viewed.base;
     let now_s = reactor::wall_s();
     let token = Token::of_key(&update.key);
+    // All are; who asks for it by this option looks for these words.
+    for table in viewed.views.iter().map(|view| &view.table) {
+        if table.options.other.get("synchronous_updates").is_some_and(|value| value == "true") {
+            node.trace(|| format!("Forcing {}.{} view update to be synchronous", table.keyspace, table.name));
+        }
+    }
     let is_wide = update.deletion.is_some() || !update.range_tombstones.is_empty();
     let touches_rows = is_wide || !update.rows.is_empty();
     let mut rows: BTreeMap<Vec<u8>, Row> =
@@ -153,7 +159,7 @@ fn compare(viewed: &Viewed, existing: Partition, change: Partition, now_s: u32, 
     Ok(told)
 }
 
-fn version<'a>(partition: &'a Partition, clustering: &Clustering, table: &TableDef) -> Version<'a> {
+pub(super) fn version<'a>(partition: &'a Partition, clustering: &Clustering, table: &TableDef) -> Version<'a> {
     let found = partition.rows.binary_search_by(|row| row.clustering.compare(clustering, table));
     let row = found.ok().map(|at| &partition.rows[at]);
     let covers = |range: &&storage::RangeTombstone| {
