@@ -16,7 +16,7 @@ while getopts d:r:R:k:c: option; do
 done
 shift $((OPTIND - 1))
 [ $# = 1 ] || { sed -n '2,/^set/p' "$0" | grep '^#'; exit 2; }
-server=$1 work=${WORK:-$(mktemp -d -p .)} pid= hostile=
+server=$1 node=127.0.0.91:9042 work=${WORK:-$(mktemp -d -p .)} pid= hostile=
 finish() {
     for one in $hostile $pid; do kill "$one" 2>/dev/null && wait "$one" 2>/dev/null || true; done
     [ -n "${WORK:-}" ] || rm -rf "$work"
@@ -26,7 +26,7 @@ mkdir -p "$work"
 : > "$work/results"
 ulimit -n "$(ulimit -Hn)"
 # shellcheck disable=SC2086 # options are several words
-"$server" serve --listen 127.0.0.1:19042 --data "$work/data" --cpus "${cpus%,*}" ${SERVE:-} 2> "$work/server.log" &
+"$server" serve --listen $node --data "$work/data" --cpus "${cpus%,*}" ${SERVE:-} 2> "$work/server.log" &
 pid=$!
 until grep -q '^ready' "$work/server.log"; do
     kill -0 $pid 2>/dev/null || { cat "$work/server.log" >&2; exit 1; }
@@ -34,7 +34,7 @@ until grep -q '^ready' "$work/server.log"; do
 done
 
 drive() {
-    "$server" bench --node 127.0.0.1:19042 --cpus "${cpus#*,}" --json "$@"
+    "$server" bench --node $node --cpus "${cpus#*,}" --json "$@"
 }
 measure() {
     echo "$1 $(drive --duration "${seconds}s" "read n=100000 cl=ONE -rate threads=64 fixed=$rate/s")" >> "$work/results"
@@ -44,7 +44,7 @@ drive "write n=100000 cl=ONE -rate threads=64" > /dev/null
 for round in $(seq "$rounds"); do
     for kind in $kinds; do
         measure alone
-        taskset -c "${cpus#*,}" nice -n 19 python3 "$here/hostile.py" 127.0.0.1 19042 "$kind" > "$work/hostile" 2> "$work/hostile.log" &
+        taskset -c "${cpus#*,}" nice -n 19 python3 "$here/hostile.py" ${node%:*} ${node#*:} "$kind" > "$work/hostile" 2> "$work/hostile.log" &
         hostile=$!
         until grep -q ready "$work/hostile"; do
             kill -0 $hostile 2>/dev/null || { cat "$work/hostile.log" >&2; exit 1; }

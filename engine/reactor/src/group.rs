@@ -3,6 +3,9 @@
 //! Each group has shares and a virtual run time that advances by `cost * 1000 / shares`. The group with the least
 //! virtual time that has runnable tasks goes next. A group that was idle resumes at the virtual time of the group picked
 //! last, so that it cannot save up its idleness.
+//!
+//! Within a group tasks go in the order in which they became runnable, but for those that gave way: they go when no other
+//! is runnable, or [`BEFORE_LATE`] others have gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -54,7 +57,13 @@ struct GroupState {
     virtual_ns: Cell<u64>,
     run_ns: Cell<u64>,
     queue: RefCell<VecDeque<Queued>>,
+    /// Tasks that gave way, and how many went before the first of them.
+    late: RefCell<VecDeque<Queued>>,
+    before_late: Cell<u32>,
 }
+
+/// Who asks little waits for one that asks much once in so many turns; who asks much is not starved.
+const BEFORE_LATE: u32 = 8;
 
 /// All groups of one shard.
 pub(crate) struct Groups {
@@ -76,6 +85,8 @@ impl Groups {
                 virtual_ns: Cell::new(0),
                 run_ns: Cell::new(0),
                 queue: RefCell::new(VecDeque::new()),
+                late: RefCell::new(VecDeque::new()),
+                before_late: Cell::new(0),
             }),
             runnable: Cell::new(0),
             floor_ns: Cell::new(0),
@@ -101,17 +112,38 @@ impl Groups {
 
     #[inline]
     pub(crate) fn push(&self, task: Queued) {
+        if let Some(task) = self.held_back(task) {
+            self.wake(&task).queue.borrow_mut().push_back(task);
+        }
+    }
+
+    /// For a task that gave way.
+    pub(crate) fn push_late(&self, task: Queued) {
+        if let Some(task) = self.held_back(task) {
+            self.wake(&task).late.borrow_mut().push_back(task);
+        }
+    }
+
+    /// The task, unless it is held back now.
+    #[inline]
+    fn held_back(&self, task: Queued) -> Option<Queued> {
         if self.holding.get() != 0 {
             self.held.borrow_mut().push((self.holding.get(), task));
-            return;
+            return None;
         }
+        Some(task)
+    }
+
+    /// The task's group, which is runnable from now on.
+    #[inline]
+    fn wake(&self, task: &Queued) -> &GroupState {
         let index = task.group() as usize;
         let group = &self.groups[index];
         if self.runnable.get() & (1 << index) == 0 {
             self.runnable.set(self.runnable.get() | 1 << index);
             group.virtual_ns.set(group.virtual_ns.get().max(self.floor_ns.get()));
         }
-        group.queue.borrow_mut().push_back(task);
+        group
     }
 
     /// The runnable group with the least virtual time; ties go to the first in `Group::ALL`.
@@ -133,9 +165,13 @@ impl Groups {
 
     #[inline]
     pub(crate) fn pop(&self, group: Group) -> Option<Queued> {
-        let mut queue = self.groups[group as usize].queue.borrow_mut();
-        let task = queue.pop_front();
-        if queue.is_empty() {
+        let state = &self.groups[group as usize];
+        let (mut queue, mut late) = (state.queue.borrow_mut(), state.late.borrow_mut());
+        let before_late = if late.is_empty() { 0 } else { state.before_late.get() + 1 };
+        let is_late_s_turn = before_late > BEFORE_LATE || (queue.is_empty() && before_late > 0);
+        state.before_late.set(if is_late_s_turn { 0 } else { before_late });
+        let task = if is_late_s_turn { late.pop_front() } else { queue.pop_front() };
+        if queue.is_empty() && late.is_empty() {
             self.runnable.set(self.runnable.get() & !(1 << group as usize));
         }
         task
@@ -143,7 +179,8 @@ impl Groups {
 
     /// Tasks that wait for the CPU.
     pub(crate) fn runnable(&self, group: Group) -> usize {
-        self.groups[group as usize].queue.borrow().len()
+        let state = &self.groups[group as usize];
+        state.queue.borrow().len() + state.late.borrow().len()
     }
 
     /// Accounts `cost_ns` of CPU to the group.
@@ -170,6 +207,7 @@ impl Groups {
         self.held.borrow_mut().clear();
         for group in &self.groups {
             group.queue.borrow_mut().clear();
+            group.late.borrow_mut().clear();
         }
         self.runnable.set(0);
     }

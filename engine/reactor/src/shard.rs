@@ -138,6 +138,7 @@ pub struct Shard {
     preemptions: Cell<(u64, u64)>,
     running: Cell<bool>,
     closing: Cell<bool>,
+    gives_way: Cell<bool>,
     /// Name of the task polled last; says whose a panic was.
     task_name: Cell<&'static str>,
 }
@@ -184,6 +185,7 @@ impl Shard {
             preemptions: Cell::new((0, 0)),
             running: Cell::new(false),
             closing: Cell::new(false),
+            gives_way: Cell::new(false),
             task_name: Cell::new("none"),
         })
     }
@@ -338,6 +340,20 @@ impl Shard {
     #[inline]
     pub(crate) fn enqueue(&self, task: Queued) {
         self.groups.push(task);
+    }
+
+    /// The task that runs wants the others of its group to go first.
+    pub(crate) fn give_way(&self) {
+        self.gives_way.set(true);
+    }
+
+    /// A task that was woken while it ran goes behind the others.
+    #[inline]
+    pub(crate) fn enqueue_again(&self, task: Queued) {
+        match self.gives_way.take() {
+            true => self.groups.push_late(task),
+            false => self.groups.push(task),
+        }
     }
 
     /// Tasks that have not finished.

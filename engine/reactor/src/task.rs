@@ -240,7 +240,7 @@ impl Queued {
         }
         if header.state.get() == State::Woken {
             header.state.set(State::Queued);
-            shard.enqueue(self);
+            shard.enqueue_again(self);
         } else {
             header.state.set(State::Idle);
         }

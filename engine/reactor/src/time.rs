@@ -187,11 +187,23 @@ pub async fn timeout<T>(duration: Duration, future: impl Future<Output = T>) -> 
 
 /// Lets the other runnable tasks go first once.
 pub async fn yield_now() {
+    again(|| ()).await;
+}
+
+/// Lets the group's other tasks go first, also those that become runnable meanwhile: for one that has had much of the
+/// processor and wants more. It is not starved.
+pub async fn give_way() {
+    again(|| Shard::with(Shard::give_way)).await;
+}
+
+/// Ends the poll, after `before`, and is ready in the next.
+async fn again(before: impl Fn()) {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
+        before();
         cx.waker().wake_by_ref();
         Poll::Pending
     })

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 use reactor::sync::{Notify, Once, Queue, Semaphore};
-use reactor::time::{sleep, timeout, yield_now};
+use reactor::time::{give_way, sleep, timeout, yield_now};
 use reactor::{Group, Shard, Work, spawn};
 
 use super::*;
@@ -70,6 +70,26 @@ pub fn yielding_takes_turns<W: World>() {
             task.await;
         }
         assert_eq!(*order.borrow(), "abcabcabc");
+    });
+}
+
+pub fn who_gives_way_goes_behind_those_that_come_later_and_is_not_starved<W: World>() {
+    run::<W, _>(1, |_| async {
+        let order = Rc::new(RefCell::new(String::new()));
+        let of = |name: &'static str, gives_way: bool, times: usize| {
+            let order = order.clone();
+            spawn(Group::Statement, "turns", async move {
+                for _ in 0..times {
+                    order.borrow_mut().push_str(name);
+                    if gives_way { give_way().await } else { yield_now().await }
+                }
+            })
+        };
+        let tasks = [of("g", true, 3), of("a", false, 6), of("b", false, 6)];
+        for task in tasks {
+            task.await;
+        }
+        assert_eq!(*order.borrow(), "gababababgababg");
     });
 }
 

@@ -34,6 +34,9 @@ use outbox::Outbox;
 const BODY_MAX: usize = 16 << 20;
 /// What one receive may bring.
 const RECEIVE_BYTES: usize = 64 << 10;
+/// A connection that has been served for so long lets the others go first. Most clients' requests that arrive together
+/// take less, so that one which floods the node is served with what they leave.
+const TURN_NS: u64 = 200_000;
 /// What an answer is taken to need before the first has been given.
 const ANSWER_BYTES_AT_FIRST: usize = 8 << 10;
 /// Half a frame of more than this counts against the shard's memory for clients.
@@ -125,6 +128,7 @@ impl Session {
             }
             partial.take();
             let mut arrived = inbound.extend(&received);
+            let mut turn_began = reactor::now();
             loop {
                 match arrived.and_then(|()| self.next(&mut inbound)) {
                     Ok(true) => {}
@@ -136,6 +140,10 @@ impl Session {
                     }
                 }
                 arrived = Ok(());
+                if reactor::now() - turn_began >= TURN_NS {
+                    reactor::time::give_way().await;
+                    turn_began = reactor::now();
+                }
                 if !self.may_go_on(in_flight_max) {
                     self.progress.wait_until(|| self.may_go_on(in_flight_max)).await;
                 }
