@@ -41,10 +41,11 @@ pub fn user_type(udt: &UserType) -> String {
 }
 
 /// A tuple without the `frozen` that is said of it by itself.
-fn plain(ty: &CqlType) -> &CqlType {
-    match ty {
-        CqlType::Frozen(content) if matches!(**content, CqlType::Tuple(_)) => content,
-        ty => ty,
+fn plain(ty: &CqlType) -> String {
+    let text = ty.to_string();
+    match text.strip_prefix("frozen<").and_then(|rest| rest.strip_suffix('>')) {
+        Some(tuple) if matches!(ty.unfrozen(), CqlType::Tuple(_)) => tuple.to_string(),
+        _ => text,
     }
 }
 
