@@ -70,6 +70,8 @@ pub(crate) struct Groups {
     groups: [GroupState; Group::COUNT],
     /// Bit i: group i has runnable tasks.
     runnable: Cell<u32>,
+    /// The task popped last had given way.
+    was_late: Cell<bool>,
     /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
     floor_ns: Cell<u64>,
     /// Not 0: what becomes runnable is held back under this ticket.
@@ -89,6 +91,7 @@ impl Groups {
                 before_late: Cell::new(0),
             }),
             runnable: Cell::new(0),
+            was_late: Cell::new(false),
             floor_ns: Cell::new(0),
             holding: Cell::new(0),
             held: RefCell::new(Vec::new()),
@@ -170,11 +173,16 @@ impl Groups {
         let before_late = if late.is_empty() { 0 } else { state.before_late.get() + 1 };
         let is_late_s_turn = before_late > BEFORE_LATE || (queue.is_empty() && before_late > 0);
         state.before_late.set(if is_late_s_turn { 0 } else { before_late });
+        self.was_late.set(is_late_s_turn);
         let task = if is_late_s_turn { late.pop_front() } else { queue.pop_front() };
         if queue.is_empty() && late.is_empty() {
             self.runnable.set(self.runnable.get() & !(1 << group as usize));
         }
         task
+    }
+
+    pub(crate) fn was_late(&self) -> bool {
+        self.was_late.get()
     }
 
     /// Tasks that wait for the CPU.

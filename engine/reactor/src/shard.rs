@@ -391,12 +391,13 @@ impl Shard {
                 if let Some(position) = finished {
                     self.forget(position);
                 }
-                if now >= slice_ends {
+                // Behind one that gave way, what has come in the meantime is looked for first.
+                if now >= slice_ends || self.groups.was_late() {
                     break;
                 }
             }
             self.groups.spend(group, last - slice_began);
-            if last - began >= quantum_ns {
+            if last - began >= quantum_ns || self.groups.was_late() {
                 break;
             }
         }

@@ -36,7 +36,7 @@ const BODY_MAX: usize = 16 << 20;
 const RECEIVE_BYTES: usize = 64 << 10;
 /// A connection that has been served for so long lets the others go first. Most clients' requests that arrive together
 /// take less, so that one which floods the node is served with what they leave.
-const TURN_NS: u64 = 200_000;
+const TURN_NS: u64 = 100_000;
 /// What an answer is taken to need before the first has been given.
 const ANSWER_BYTES_AT_FIRST: usize = 8 << 10;
 /// Half a frame of more than this counts against the shard's memory for clients.
