@@ -85,7 +85,7 @@ impl IdleModel {
     }
 }
 
-/// What takes the processor from whoever works on it.
+/// What takes the processor from the shard that works on it. A pool's threads go on elsewhere.
 #[derive(Clone, Debug)]
 pub struct InterruptionModel {
     /// Of work, between two.

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Log, MS, S, addr, ip};
+use common::{Log, MS, S, addr, alone, ip};
 use reactor::{Buf, Group, Work, charge, net, spawn, time};
 use sim::{CpuModel, HostModel, IdleModel, InterruptionModel, Latency, Settings, World};
 
@@ -20,26 +20,19 @@ fn model(turn_ns: Option<u64>) -> HostModel {
 
 const TURN: Option<u64> = Some(500_000);
 
-/// How late the timers of a task that sleeps for 1 ms at a time come, in ns.
+/// A task sleeps for 1 ms at a time: how late its timers come, and the CPU that each takes, in ns.
+fn naps(model: HostModel) -> Vec<(u64, u64)> {
+    alone(model, |log| async move {
+        for _ in 0..5 {
+            let (due, used) = (reactor::now() + MS, reactor::used_cpu_ns());
+            time::sleep_until(due).await;
+            log.push((reactor::now() - due, reactor::used_cpu_ns() - used));
+        }
+    })
+}
+
 fn lateness(idle: IdleModel) -> Vec<u64> {
-    let run = |world: &std::rc::Rc<World>| {
-        let host = world.add_host(ip(1), HostModel { idle: idle.clone(), ..model(None) });
-        let log = Log::new();
-        let seen = log.clone();
-        world.boot(host, move |_| {
-            let log = seen.clone();
-            async move {
-                for _ in 0..5 {
-                    let due = reactor::now() + MS;
-                    time::sleep_until(due).await;
-                    log.push(reactor::now() - due);
-                }
-            }
-        });
-        world.run_until_idle();
-        log.all()
-    };
-    sim::run(1, Settings::default(), run).value
+    naps(HostModel { idle, ..model(None) }).into_iter().map(|(late, _)| late).collect()
 }
 
 #[test]
@@ -61,27 +54,10 @@ fn an_idle_processor_sleeps_and_wakes_late() {
 
 #[test]
 fn the_cpu_of_sleeping_and_waking_is_used_and_holds_nothing_up() {
-    let run = |world: &std::rc::Rc<World>| {
-        let idle = IdleModel { wake: Some(Latency::constant(40_000)), ..Default::default() };
-        let mut model = HostModel { idle, ..model(None) };
-        model.cpu.set(Work::Wake, 20_000.0, 0.0);
-        let host = world.add_host(ip(1), model);
-        let log = Log::new();
-        let seen = log.clone();
-        world.boot(host, move |_| {
-            let log = seen.clone();
-            async move {
-                for _ in 0..5 {
-                    let (due, used) = (reactor::now() + MS, reactor::used_cpu_ns());
-                    time::sleep_until(due).await;
-                    log.push((reactor::now() - due, reactor::used_cpu_ns() - used));
-                }
-            }
-        });
-        world.run_until_idle();
-        log.all()
-    };
-    let slept = sim::run(1, Settings::default(), run).value;
+    let idle = IdleModel { wake: Some(Latency::constant(40_000)), ..Default::default() };
+    let mut model = HostModel { idle, ..model(None) };
+    model.cpu.set(Work::Wake, 20_000.0, 0.0);
+    let slept = naps(model);
     assert_eq!(slept.len(), 5);
     for (late, used) in slept {
         assert!((40_000..41_000).contains(&late) && (20_000..21_000).contains(&used), "{late} {used}");
@@ -90,26 +66,16 @@ fn the_cpu_of_sleeping_and_waking_is_used_and_holds_nothing_up() {
 
 #[test]
 fn a_working_processor_is_taken_away_now_and_then() {
-    let run = |world: &std::rc::Rc<World>| {
-        // 10 s of work, of which every 10 ms on average 2 ms are lost.
-        let interruptions = Some(InterruptionModel::new(10 * MS, Latency::constant(2 * MS)));
-        let host = world.add_host(ip(1), HostModel { interruptions, ..model(None) });
-        let log = Log::new();
-        let seen = log.clone();
-        world.boot(host, move |_| {
-            let log = seen.clone();
-            async move {
-                for _ in 0..100_000 {
-                    charge(Work::MemtableInsert, 0);
-                    time::yield_now().await;
-                }
-                log.push((reactor::now(), reactor::used_cpu_ns()));
-            }
-        });
-        world.run_until_idle();
-        log.all()
-    };
-    let (took, used) = sim::run(1, Settings::default(), run).value[0];
+    // 10 s of work, of which every 10 ms on average 2 ms are lost.
+    let interruptions = Some(InterruptionModel::new(10 * MS, Latency::constant(2 * MS)));
+    let ended = alone(HostModel { interruptions, ..model(None) }, |log| async move {
+        for _ in 0..100_000 {
+            charge(Work::MemtableInsert, 0);
+            time::yield_now().await;
+        }
+        log.push((reactor::now(), reactor::used_cpu_ns()));
+    });
+    let (took, used) = ended[0];
     assert!((10 * S..10 * S + S / 10).contains(&used), "{used}");
     let lost = (took - used) as f64 / used as f64;
     assert!((0.18..0.22).contains(&lost), "{lost}");

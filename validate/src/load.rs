@@ -9,8 +9,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use reactor::{Group, Work, WorkCount, uring};
-use scenarios::Recorder;
-use scenarios::client::{self, Client, ClientError, PhaseShare, Target};
+use scenarios::client::{self, Client, ClientError, PhaseShare, SharedPhase, Target};
+use scenarios::{Recorder, Workload};
 
 /// How often [`Loaders::run`] tells that time passes.
 const TICK: Duration = Duration::from_millis(200);
@@ -106,6 +106,14 @@ impl Loaders {
             }
         }
         Ok(recorders)
+    }
+
+    /// Runs one workload on the first thread; gives how many operations ended.
+    pub fn run_alone(&self, workload: Workload, stream: u64) -> Result<u64, LoadError> {
+        let shared = SharedPhase::new(workload);
+        let share = PhaseShare { shared, shard: 0, shards: 1, seed: 1, stream, warmup_ns: 0 };
+        let recorders = self.run(vec![(0, share)], || ())?;
+        Ok(recorders.into_iter().map(|(_, recorder)| recorder.finish().operations).sum())
     }
 
     /// What a thread has counted so far.

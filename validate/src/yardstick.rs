@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use scenarios::client::{PhaseShare, SharedPhase, TableSpec, Target};
+use scenarios::client::{TableSpec, Target};
 use scenarios::generate::Keys;
 use scenarios::{Arrival, Consistency, Mix, Row, Workload};
 
-use crate::load::{self, LoadError, LoaderConfig, Loaders, create_schema};
+use crate::load::{LoadError, LoaderConfig, Loaders, create_schema};
 
 const KEYSPACE: &str = "yardstick";
 const ROWS: u64 = 8;
@@ -66,11 +66,8 @@ impl Yardstick {
 
     fn drive(&self, workload: Workload) -> Result<u64, LoadError> {
         let loaders = Loaders::connect(&self.client, &self.target)?;
-        let share =
-            PhaseShare { shared: SharedPhase::new(workload), shard: 0, shards: 1, seed: 1, stream: 0, warmup_ns: 0 };
-        let ran = loaders.run(vec![(0, share)], || ())?;
+        let operations = loaders.run_alone(workload, 0)?;
         loaders.stop()?;
-        let whole = load::merged(ran.into_iter().map(|(_, recorder)| recorder)).ok_or(LoadError::Silent)?;
-        Ok(whole.finish().operations)
+        Ok(operations)
     }
 }

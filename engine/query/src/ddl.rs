@@ -11,6 +11,8 @@ mod row_ttl;
 mod user_type;
 pub(crate) mod view;
 
+use std::collections::BTreeMap;
+
 use cql::ast::{self, ColumnDefinition, Direction, Statement, TableChange};
 use types::{AggregateDef, FunctionDef, KeyspaceDef, Replication, TableDef, TableId, UserType};
 
@@ -203,6 +205,15 @@ fn modifiable(keyspace: &str) -> Result<&str, QueryError> {
 
 /// Scylla's limit; Cassandra's was 48 before 5.0. With the id behind it a table's name still fits a folder's.
 const NAME_LEN_MAX: usize = 192;
+
+/// What stands for a masked column's value where no mask of its own fits.
+const MASK_ALL: &str = "system.mask_null()";
+
+/// The masks that the columns of `base` have in a table derived from it, but for those that nobody sees there.
+fn inherited_masks(base: &TableDef, derived: &TableDef, hidden: &[String]) -> BTreeMap<String, String> {
+    let shown = |name: &String| derived.column(name).is_some() && !hidden.contains(name);
+    base.masks.iter().filter(|(name, _)| shown(name)).map(|(name, mask)| (name.clone(), mask.clone())).collect()
+}
 
 /// A log of changes is called as its table is, with a suffix.
 fn check_table_name(name: &str) -> Result<(), QueryError> {

@@ -31,6 +31,23 @@ pub fn rw() -> OpenFlags {
     OpenFlags { read: true, write: true, create: true, ..Default::default() }
 }
 
+/// What the one task of a host, with a world of its own, leaves in its log.
+pub fn alone<T, Fut>(model: HostModel, main: impl Fn(Log<T>) -> Fut + Clone + 'static) -> Vec<T>
+where
+    T: Clone + Send + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    let run = |world: &Rc<World>| {
+        let host = world.add_host(ip(1), model.clone());
+        let log = Log::new();
+        let (seen, main) = (log.clone(), main.clone());
+        world.boot(host, move |_| main(seen.clone()));
+        world.run_until_idle();
+        log.all()
+    };
+    sim::run(1, sim::Settings::default(), run).value
+}
+
 /// A place where tasks leave what the test looks at.
 pub struct Log<T>(Rc<RefCell<Vec<T>>>);
 

@@ -97,16 +97,7 @@ pub fn groups(data: f64) -> Vec<Group> {
         settled: true,
         steps,
     };
-    let cached = |name: &str, row, full, steps| Group {
-        name: name.into(),
-        row,
-        compression: None,
-        memtable_mib: 2_048,
-        cache_mib: 1_024,
-        rows: rows(full),
-        settled: true,
-        steps,
-    };
+    let cached = |name: &str, row, full, steps| Group { cache_mib: 1_024, ..on_disk(name, row, None, full, steps) };
     let flushing = |name: &str, row, compression, full, steps| Group {
         name: name.into(),
         row,

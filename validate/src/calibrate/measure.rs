@@ -5,8 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use reactor::Work;
-use scenarios::Workload;
-use scenarios::client::{PhaseShare, SharedPhase, TableSpec, Target};
+use scenarios::client::{TableSpec, Target};
 use serde::{Deserialize, Serialize};
 use server::NodeConfig;
 
@@ -170,7 +169,7 @@ fn measure(
         busy_poll: Duration::ZERO,
     };
     let filler = Loaders::connect(&client, &target(8))?;
-    drive(&filler, group.fill(), 0)?;
+    filler.run_alone(group.fill(), 0)?;
     filler.stop()?;
     if group.settled {
         cluster.quiesce()?;
@@ -183,12 +182,12 @@ fn measure(
         let loaders = Loaders::connect(&client, &target(step.connections))?;
         let workload =
             |time: Duration| group.workload(step.mix, step.arrival, step.connections, time.as_nanos() as u64);
-        drive(&loaders, workload(options.warmup), 2 * number as u64 + 1)?;
+        loaders.run_alone(workload(options.warmup), 2 * number as u64 + 1)?;
         let look = || -> Result<(Looked, Looked), CalibrateError> {
             Ok((Looked::server(&cluster.metrics()?), Looked::loader(&loaders.counted(0)?)))
         };
         let before = look()?;
-        let operations = drive(&loaders, workload(options.mix), 2 * number as u64 + 2)?;
+        let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
         let after = look()?;
         loaders.stop()?;
         let speed_before = std::mem::replace(&mut speed, yardstick.measure()?);
@@ -208,12 +207,4 @@ fn measure(
     // What the kernel still does for the node's files is not the next one's.
     thread::sleep(options.warmup.min(Duration::from_millis(500)));
     Ok(())
-}
-
-/// Runs a workload on the one thread; gives how many operations ended.
-fn drive(loaders: &Loaders, workload: Workload, stream: u64) -> Result<u64, CalibrateError> {
-    let shared = SharedPhase::new(workload);
-    let share = PhaseShare { shared, shard: 0, shards: 1, seed: 1, stream, warmup_ns: 0 };
-    let recorders = loaders.run(vec![(0, share)], || ())?;
-    Ok(recorders.into_iter().map(|(_, recorder)| recorder.finish().operations).sum())
 }

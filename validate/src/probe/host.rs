@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::mpsc;
 use std::time::Duration;
 
-use reactor::uring::{self, Config, Host as Shards, OnPanic};
+use reactor::uring;
 use serde::{Deserialize, Serialize};
 
-use super::ProbeError;
+use super::{ProbeError, on_each};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,32 +89,22 @@ fn hyper_thread_factor(threads: &[usize], slice: Duration) -> Result<f64, ProbeE
 
 /// Rounds of hashing over memory that the first of the CPUs gets done while all of them do it.
 fn rounds(cpus: &[usize], slice: Duration) -> Result<u64, ProbeError> {
-    let (tell, told) = mpsc::channel();
-    let config = Config { shards: cpus.len(), cpus: Some(cpus.to_vec()), on_panic: OnPanic::Stop, ..Config::default() };
-    let host = Shards::start(config, move |shard| {
-        let tell = tell.clone();
-        async move {
-            let until = reactor::now() + slice.as_nanos() as u64;
-            let mut words: Vec<u64> = (0..1 << 15).collect();
-            let (mut done, mut at) = (0u64, 1u64);
-            while reactor::now() < until {
-                for _ in 0..1_000 {
-                    at = (at ^ words[(at % (1 << 15)) as usize]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    words[(at >> 49) as usize] ^= at;
-                }
-                done += 1;
+    let for_ns = slice.as_nanos() as u64;
+    let done = on_each(cpus, move || {
+        let until = reactor::now() + for_ns;
+        let mut words: Vec<u64> = (0..1 << 15).collect();
+        let (mut done, mut at) = (0u64, 1u64);
+        while reactor::now() < until {
+            for _ in 0..1_000 {
+                at = (at ^ words[(at % (1 << 15)) as usize]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                words[(at >> 49) as usize] ^= at;
             }
-            let _ = tell.send((shard, done, at));
+            done += 1;
         }
+        // With where it got, so that nothing is left out as unused.
+        (done, at)
     })?;
-    let mut first = 0;
-    for _ in cpus {
-        let Ok((shard, done, _)) = told.recv() else { break };
-        first = if shard == 0 { done } else { first };
-    }
-    host.stop();
-    host.join()?;
-    Ok(first)
+    Ok(done.first().map_or(0, |(rounds, _)| *rounds))
 }
 
 #[cfg(test)]

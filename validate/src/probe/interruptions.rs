@@ -1,16 +1,14 @@
 //! What takes a processor from a thread that works: the kernel, and the host of a virtual machine. Threads do nothing
 //! but read the clock, and note when it jumps.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use reactor::uring::{Config, Host, OnPanic};
 use serde::{Deserialize, Serialize};
 
-use super::ProbeError;
 use super::load::histogram;
 use super::spread::Spread;
+use super::{ProbeError, on_each};
 
 /// Shorter ones, the kernel's ticks, are in what work costs.
 const FELT_NS: u64 = 20_000;
@@ -33,23 +31,8 @@ struct Seen {
 
 /// On all of `cpus` at once. `None` where there is next to nothing.
 pub fn measure(cpus: &[usize], slice: Duration) -> Result<Option<Interruptions>, ProbeError> {
-    let (tell, told) = mpsc::channel();
-    let config = Config {
-        shards: cpus.len().max(1),
-        cpus: (!cpus.is_empty()).then(|| cpus.to_vec()),
-        on_panic: OnPanic::Stop,
-        ..Config::default()
-    };
-    let threads = config.shards;
-    let host = Host::start(config, move |_| {
-        let tell = tell.clone();
-        async move {
-            let _ = tell.send(watch(slice.as_nanos() as u64));
-        }
-    })?;
-    let seen: Vec<Seen> = (0..threads).map_while(|_| told.recv().ok()).collect();
-    host.stop();
-    host.join()?;
+    let for_ns = slice.as_nanos() as u64;
+    let seen = on_each(cpus, move || watch(for_ns))?;
     let worked_ns: u64 = seen.iter().map(|seen| seen.worked_ns).sum();
     let mut all = histogram();
     for Seen { jumps, .. } in &seen {

@@ -17,6 +17,7 @@ pub mod spread;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use reactor::uring;
@@ -74,6 +75,36 @@ impl Options {
     pub fn quick() -> Self {
         Self { seconds: 3.0, file_bytes: 64 << 20, bytes_max: 2 << 30 }
     }
+}
+
+/// What `work` gives on each of the processors, in their order, run on all of them at once; of none named, on a thread
+/// that is not pinned.
+fn on_each<T: Send + 'static>(
+    cpus: &[usize],
+    work: impl Fn() -> T + Clone + Send + Sync + 'static,
+) -> Result<Vec<T>, ProbeError> {
+    let (tell, told) = mpsc::channel();
+    let config = uring::Config {
+        shards: cpus.len().max(1),
+        cpus: (!cpus.is_empty()).then(|| cpus.to_vec()),
+        on_panic: uring::OnPanic::Stop,
+        ..Default::default()
+    };
+    let threads = config.shards;
+    let host = uring::Host::start(config, move |shard| {
+        let (tell, work) = (tell.clone(), work.clone());
+        async move {
+            let _ = tell.send((shard, work()));
+        }
+    })?;
+    let mut all: Vec<(usize, T)> = (0..threads).map_while(|_| told.recv().ok()).collect();
+    host.stop();
+    host.join()?;
+    if all.len() < threads {
+        return Err(ProbeError::Silent);
+    }
+    all.sort_by_key(|(shard, _)| *shard);
+    Ok(all.into_iter().map(|(_, given)| given).collect())
 }
 
 /// Threads that measure at once, at most.

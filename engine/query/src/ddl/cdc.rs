@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cql::ast::TableChange;
 use types::{ColumnDef, CqlType, DroppedColumn, TableDef, TableId};
 
-use super::{Ddl, Decision, alter, options};
+use super::{Ddl, Decision, MASK_ALL, alter, options};
 use crate::error::{QueryError, invalid};
 use crate::schema::{Schema, Target, describe};
 
@@ -155,7 +155,7 @@ fn columns(base: &TableDef) -> Vec<(String, CqlType)> {
 /// What of the log is as secret as its base's columns: it is shown to those alone who may unmask it.
 fn masks(base: &TableDef, log: &TableDef) -> BTreeMap<String, String> {
     let names = base.masks.keys().flat_map(|name| [name.clone(), deleted_elements(name)]);
-    names.filter(|name| log.column(name).is_some()).map(|name| (name, "system.mask_null()".to_string())).collect()
+    names.filter(|name| log.column(name).is_some()).map(|name| (name, MASK_ALL.to_string())).collect()
 }
 
 /// A new log.

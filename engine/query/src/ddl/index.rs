@@ -5,12 +5,10 @@
 //! partition key first, so that a search through the index goes through the base in the order of the ring. A local
 //! index has the base's own partitions, sorted by value.
 
-use std::collections::BTreeMap;
-
 use cql::ast::{self, CreateIndex, Properties, PropertyValue};
 use types::{ColumnDef, ColumnKind, CqlType, IndexDef, IndexPart, IndexTarget, IndexView, TableDef, ViewDef};
 
-use super::options;
+use super::{MASK_ALL, inherited_masks, options};
 use crate::error::{QueryError, invalid};
 
 /// Classes that make an ordinary index.
@@ -221,12 +219,10 @@ fn view(
     }
     let mut def = builder.build();
     // Whole values under their own names, and elements under others.
-    let whole = base.masks.iter().filter(|(name, _)| def.column(name).is_some() && !hidden.contains(name));
-    let mut masks: BTreeMap<String, String> = whole.map(|(name, mask)| (name.clone(), mask.clone())).collect();
+    def.masks = inherited_masks(base, &def, &hidden);
     if base.masks.contains_key(&column.name) {
-        masks.extend(element.iter().chain([&value]).map(|name| (name.clone(), "system.mask_null()".to_string())));
+        def.masks.extend(element.iter().chain([&value]).map(|name| (name.clone(), MASK_ALL.to_string())));
     }
-    def.masks = masks;
     let mut properties = properties.clone();
     properties.entry("comment".to_string()).or_insert(PropertyValue::Text(String::new()));
     let id = options::apply_to_new_table(&mut def.options, &properties)?;

@@ -4,7 +4,7 @@
 use cql::ast::{self, CreateView, Direction, Relation, Selection, Selector};
 use types::{ColumnDef, ColumnKind, CqlType, TableDef, TableId, ViewDef};
 
-use super::options;
+use super::{inherited_masks, options};
 use crate::error::{QueryError, invalid};
 use crate::view::Condition;
 
@@ -60,8 +60,7 @@ pub(crate) fn table(create: &CreateView, base: &TableDef) -> Result<(TableDef, b
         }
     }
     let mut def = builder.build();
-    let shown = |name: &&String| def.column(name).is_some() && !hidden.contains(name);
-    def.masks = base.masks.iter().filter(|(name, _)| shown(name)).map(|(n, mask)| (n.clone(), mask.clone())).collect();
+    def.masks = inherited_masks(base, &def, &hidden);
     let id = options::apply_to_new_table(&mut def.options, &create.properties)?;
     check_options(&def)?;
     if let Some(id) = id {

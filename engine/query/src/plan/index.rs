@@ -34,7 +34,8 @@ pub(crate) struct Choice {
     pub filters: bool,
 }
 
-/// The first of the restrictions, as they were written, that an index answers, local ones before global ones. `views` finds the tables of views.
+/// The first of the restrictions, as they were written, that an index answers, local ones before global ones. `views`
+/// finds the tables of views.
 pub(super) fn choose(
     table: &TableDef,
     restrictions: &Restrictions,
