@@ -318,13 +318,15 @@ impl<'a> Reader<'a> {
             if full.duration_ns.is_some_and(|d| warmup_ns >= d) {
                 return self.fail(&["phases", &index, "warmup"], "the warm-up takes the whole phase", "too long", None);
             }
+            let mut scale = self.scenario.scale;
+            scale.window = phase.window.unwrap_or(scale.window);
             for loader in 0..u64::from(loaders) {
                 let own = self.for_loader(&index, phase, &full, loader)?;
                 let written = own.operations.unwrap_or(u64::MAX).min(own.keys.count());
                 if own.mix.write > 0 {
                     last_row = last_row.max(own.keys.range().0 + written - 1);
                 }
-                let (scaled_warmup, scaled) = self.scenario.scale.workload(&own, warmup_ns, shards);
+                let (scaled_warmup, scaled) = scale.workload(&own, warmup_ns, shards);
                 plan.warmup_ns = scaled_warmup;
                 plan.workloads.push(scaled);
             }

@@ -202,6 +202,10 @@ pub struct Phase {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub warmup: Option<Duration>,
+    /// Least measuring window of this phase, instead of the scale's.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub window: Option<Duration>,
     #[serde(default)]
     #[schemars(with = "serde_json::Value")]
     pub quiesce: Quiesce,

@@ -320,7 +320,9 @@ impl World {
         let shards = host.model.shards;
         for index in 0..shards {
             let seat = self.add_seat(&host, index);
-            let config = ShardConfig { io: host.model.io.clone(), ..ShardConfig::new(index, shards) };
+            let usual = ShardConfig::new(index, shards);
+            let task_quota_ns = host.model.task_quota_ns.unwrap_or(usual.task_quota_ns);
+            let config = ShardConfig { io: host.model.io.clone(), task_quota_ns, ..usual };
             let shard = Shard::new(config, seat.clone(), {
                 let notices = self.notices();
                 let seat = seat.id;

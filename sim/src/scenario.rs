@@ -328,8 +328,13 @@ impl<'a> Simulation<'a> {
                 };
                 record.value(of_side).or_else(|| record.value(Metric::LatencyP99))
             };
+            let mut overloaded = false;
             let mut search = Search::new(bound.from.f64(), bound.to.f64(), bound.step.f64());
             while let Some(step) = search.next() {
+                // A step that was too much leaves compactions behind that slower ones before a lower step do not.
+                if overloaded {
+                    self.quiesce(&name)?;
+                }
                 let record = match steps.entry(step) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(place) => place.insert(self.drive(index, step + 1, Some(rate(step)), progress)?),
@@ -337,6 +342,7 @@ impl<'a> Simulation<'a> {
                 tracing::info!(phase = name, rate = rate(step), p99 = ?p99(record), "tried");
                 let keeps = p99(record).is_some_and(|ms| ms * 1e6 < bound.p99_under.f64());
                 search.tell(step, keeps);
+                overloaded = !keeps;
             }
             let Some(best) = search.best() else { continue };
             let mut record = steps[&best].clone();

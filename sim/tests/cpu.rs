@@ -322,3 +322,38 @@ fn few_threads_read_few_blocks_at_once() {
     assert!((3_900..4_010).contains(&rate(Some(4))), "{}", rate(Some(4)));
     assert!((31_000..32_100).contains(&rate(None)), "{}", rate(None));
 }
+
+/// A statement waits no longer for a task that looks at its quota than that.
+#[test]
+fn a_long_task_lets_others_go_first_when_its_quota_is_used() {
+    let waits = |task_quota_ns| {
+        let run = move |world: &std::rc::Rc<sim::World>| {
+            let host = world.add_host(ip(1), HostModel { task_quota_ns, ..model(1) });
+            let log = Log::new();
+            let seen = log.clone();
+            world.boot(host, move |_| {
+                let log = seen.clone();
+                async move {
+                    drop(spawn(Group::Compaction, "long", async move {
+                        for _ in 0..2_000 {
+                            charge(Work::MemtableInsert, 0);
+                            if reactor::has_used_quota() {
+                                time::yield_now().await;
+                            }
+                        }
+                    }));
+                    for _ in 0..5 {
+                        let due = reactor::now() + MS;
+                        time::sleep_until(due).await;
+                        log.push(reactor::now() - due);
+                    }
+                }
+            });
+            world.run_until_idle();
+            log.all()
+        };
+        sim::run(1, Settings::default(), run).value.into_iter().max().unwrap()
+    };
+    assert!((1..520_000).contains(&waits(None)), "{}", waits(None));
+    assert!((1_000_000..2_020_000).contains(&waits(Some(2 * MS))), "{}", waits(Some(2 * MS)));
+}

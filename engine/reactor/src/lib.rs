@@ -102,6 +102,11 @@ pub fn current_group() -> Group {
     Shard::with(|shard| shard.current_group())
 }
 
+/// The task being polled has had the CPU for a task quota, and should let others go first.
+pub fn has_used_quota() -> bool {
+    Shard::with(|shard| shard.has_used_quota())
+}
+
 /// Changes a scheduling group's part of the shard's CPU and of its disks, from now on.
 pub fn set_shares(group: Group, shares: u32) {
     Shard::with(|shard| shard.set_shares(group, shares));

@@ -141,6 +141,8 @@ pub struct Shard {
     gives_way: Cell<bool>,
     /// Name of the task polled last; says whose a panic was.
     task_name: Cell<&'static str>,
+    /// When it was polled, in CPU time.
+    polled_at: Cell<u64>,
 }
 
 /// Linux's ECANCELED, which backends give too.
@@ -187,6 +189,7 @@ impl Shard {
             closing: Cell::new(false),
             gives_way: Cell::new(false),
             task_name: Cell::new("none"),
+            polled_at: Cell::new(0),
         })
     }
 
@@ -260,6 +263,10 @@ impl Shard {
 
     pub fn current_group(&self) -> Group {
         self.group.get()
+    }
+
+    pub fn has_used_quota(&self) -> bool {
+        self.backend.cpu_ns().saturating_sub(self.polled_at.get()) >= self.config.task_quota_ns
     }
 
     /// Name of the task that is being polled, or was last.
@@ -380,6 +387,7 @@ impl Shard {
             let slice_ends = (slice_began + self.config.task_quota_ns).min(began + quantum_ns);
             self.group.set(group);
             while let Some(task) = self.groups.pop(group) {
+                self.polled_at.set(last);
                 self.charge(Work::Poll, 0);
                 self.task_name.set(task.name());
                 let finished = task.run(self);

@@ -20,7 +20,7 @@ use crate::storage::Storage;
 use crate::table::{Table, add};
 use crate::{Bytes, Clustering, DeletionTime, Error, Partition};
 
-/// Between looks at the clock and at the other tasks.
+/// Between looks at the pace; the other tasks go first sooner, where a task quota has passed.
 const YIELD_BYTES: u64 = 64 << 10;
 /// Of each input in memory at once: few enough for wide rows, many enough to merge in lists.
 const PART_ROWS: usize = 256;
@@ -188,6 +188,9 @@ impl<'a> Merge<'a> {
         // Where little is written, much may be read.
         let worked = self.written.max(self.read / 4);
         if worked - self.paced < YIELD_BYTES {
+            if reactor::has_used_quota() {
+                reactor::time::yield_now().await;
+            }
             return Ok(true);
         }
         self.running.bytes_read.set(self.read);
