@@ -671,7 +671,7 @@ mod tests {
     fn write_10k_has_one_loader() {
         let runs = experiment("lowend/write-10k").runs;
         assert_eq!(runs[1].phases[2].workloads.len(), 1);
-        assert_eq!(runs[1].phases[2].workloads[0].duration_ns, Some(23_000_000_000));
+        assert_eq!(runs[1].phases[2].workloads[0].duration_ns, Some(63_000_000_000));
         assert!(runs.iter().all(|r| r.references.len() == 5));
     }
 
