@@ -27,6 +27,8 @@ pub struct System<C = CostTable> {
     /// Absent where controllers set them.
     #[serde(default)]
     pub shares: Shares,
+    /// How long a task may run before it lets others go first; absent: as long as the engine's own.
+    pub task_quota: Option<Figure<Time>>,
     /// How long an idle shard looks for work before it sleeps; absent: not at all.
     pub busy_poll: Option<Figure<Time>>,
     /// How long a shard runs tasks before it hands over what they sent and takes what came, if there are so many that
@@ -38,7 +40,7 @@ pub struct System<C = CostTable> {
 impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
-        let Self { throttles, pauses, shares, busy_poll, turn, .. } = self;
+        let Self { throttles, pauses, shares, task_quota, busy_poll, turn, .. } = self;
         System {
             name,
             about,
@@ -52,6 +54,7 @@ impl System<CostFile> {
             throttles,
             pauses,
             shares,
+            task_quota,
             busy_poll,
             turn,
             costs,

@@ -109,6 +109,8 @@ pub struct HostModel {
     pub cpu: CpuModel,
     pub idle: IdleModel,
     pub interruptions: Option<InterruptionModel>,
+    /// How long a task may run before it lets others go first; `None`: as long as on a machine.
+    pub task_quota_ns: Option<u64>,
     /// How long a shard runs before it hands over what its tasks sent and takes what came; `None`: both happen at once.
     pub turn_ns: Option<u64>,
     pub nic: NicModel,
@@ -155,6 +157,7 @@ impl HostModel {
             cpu: CpuModel::polls_only(200),
             idle: IdleModel::default(),
             interruptions: None,
+            task_quota_ns: None,
             turn_ns: None,
             nic: NicModel::gigabits(10.0),
             interrupts: None,
@@ -214,6 +217,7 @@ impl HostModel {
                 let lasts = Latency::from_sampler(&found.lasts.sampler()?, 1);
                 Some(InterruptionModel::new(found.every.u64(), lasts))
             }),
+            task_quota_ns: system.task_quota.as_ref().map(|quota| quota.u64()),
             // A pool's threads each hand over what they did.
             turn_ns: system.turn.as_ref().filter(|_| !is_pool).map(|turn| turn.u64()),
             nic: NicModel {
