@@ -161,11 +161,12 @@ impl Messenger {
             return self.refuse(&connection, header.id, &objection).await;
         }
         let shard = usize::from(hello.shard) % self.shards();
+        let (node, group) = (self.local(), LANE_GROUPS[usize::from(hello.lane.min(1))]);
         if shard == self.shard() {
-            return self.serve(connection, hello, header.id, rest).await;
+            drop(reactor::spawn(group, "internode-serve", self.serve(connection, hello, header.id, rest)));
+            return;
         }
         let Ok(fd) = connection.into_fd() else { return };
-        let (node, group) = (self.local(), LANE_GROUPS[usize::from(hello.lane.min(1))]);
         drop(reactor::submit_to_with(shard, group, "internode-serve", move || async move {
             let connection = Connection::adopt(fd);
             if let Some(messenger) = messenger_once_started(node).await {
