@@ -4,7 +4,7 @@
 #   benches/hostile.sh [-d SECONDS] [-r ROUNDS] [-R RATE] [-k "KIND .."] [-c SERVER_CPU,LOADER_CPU] SERVER
 #
 # SERVER is an `orrery` binary. The hostile client (hostile.py beside this) shares the loader's processor at the lowest
-# priority. Environment: SERVE (further options for `orrery serve`), WORK (where the data goes). Needs python3.
+# priority; the loader has real-time priority where that is permitted, so that it does not wait for the other. Environment: SERVE (further options for `orrery serve`), WORK (where the data goes). Needs python3.
 set -eu
 here=$(dirname "$0")
 seconds=15 rounds=3 rate=10000 cpus=0,1 kinds="half lengths noise flood slow connections"
@@ -33,8 +33,11 @@ until grep -q '^ready' "$work/server.log"; do
     sleep 0.1
 done
 
+realtime=
+chrt --rr 1 true 2> /dev/null && realtime="chrt --rr 1"
 drive() {
-    "$server" bench --node $node --cpus "${cpus#*,}" --json "$@"
+    # shellcheck disable=SC2086 # several words, or none
+    $realtime "$server" bench --node $node --cpus "${cpus#*,}" --json "$@"
 }
 measure() {
     echo "$1 $(drive --duration "${seconds}s" "read n=100000 cl=ONE -rate threads=64 fixed=$rate/s")" >> "$work/results"

@@ -1,10 +1,12 @@
 //! `orrery serve`: a real node.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use reactor::{Group, uring};
@@ -20,6 +22,10 @@ use crate::signal;
 /// A sync of the commit log on a slow disk takes less.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 
+/// A server that was killed keeps its ports until the kernel has ended what it had in flight.
+const PORT_CHECKS: u32 = 50;
+const BETWEEN_CHECKS: Duration = Duration::from_millis(100);
+
 /// Why the node ends.
 enum End {
     Signal,
@@ -30,6 +36,9 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
     let file = args.config.as_deref().map(ConfigFile::load).transpose()?.unwrap_or_default();
     let listen = listen_address(args, &file)?;
     let config = Arc::new(node_config(args, &file, listen)?);
+    for port in [Some(listen.port()), config.shard_aware_port].into_iter().flatten() {
+        check_free(SocketAddr::new(listen.ip(), port))?;
+    }
     let shards = uring::Config {
         shards: args.shards,
         cpus: (!args.cpus.is_empty()).then(|| args.cpus.clone()),
@@ -68,6 +77,25 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
         None => Ok(()),
         Some(cause) => Err(Failure::with_help(Code::Unexpected, cause, "`orrery serve --help` lists the settings")),
     }
+}
+
+/// The shards share their ports, which lets another server share them too: it is asked for first.
+#[allow(clippy::disallowed_methods, reason = "before there are shards")]
+fn check_free(address: SocketAddr) -> Result<(), Failure> {
+    for attempt in 1.. {
+        match TcpListener::bind(address) {
+            Err(cause) if cause.kind() == io::ErrorKind::AddrInUse && attempt < PORT_CHECKS => {
+                thread::sleep(BETWEEN_CHECKS);
+            }
+            Err(cause) => {
+                let text = format!("cannot listen on {address}: {cause}");
+                let help = "end the other server, or give other ports with --listen and --shard-aware-port";
+                return Err(Failure::with_help(Code::Unexpected, text, help));
+            }
+            Ok(_) => break,
+        }
+    }
+    Ok(())
 }
 
 /// Gives every shard the time to make its last writes durable.

@@ -454,8 +454,8 @@ impl Backend for Seat {
             Op::Accept { fd } => world.accept(waiter, &self.host, *fd),
             Op::Connect { addr, from } => world.connect(waiter, &self.host, at, *addr, *from),
             Op::Recv { fd } => world.receive(waiter, &self.host, at, *fd, buf.expect("a receive has a buffer")),
-            Op::Send { fd, skip } => {
-                let bytes = &buf.expect("a send has a buffer")[*skip as usize..];
+            Op::Send { fd, skip, end } => {
+                let bytes = &buf.expect("a send has a buffer")[*skip as usize..*end as usize];
                 world.send(waiter, &self.host, at, *fd, bytes)
             }
             Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),

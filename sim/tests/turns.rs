@@ -81,6 +81,32 @@ fn a_working_processor_is_taken_away_now_and_then() {
     assert!((0.18..0.22).contains(&lost), "{lost}");
 }
 
+/// A task works for 100 us a hundred times and ends its turn behind each: how late another's timers come meanwhile.
+fn beside(start: fn(std::pin::Pin<Box<dyn Future<Output = ()>>>)) -> Vec<u64> {
+    alone(model(None), move |log| async move {
+        start(Box::pin(async {
+            for _ in 0..100 {
+                charge(Work::MemtableInsert, 0);
+                time::end_turn().await;
+            }
+        }));
+        for _ in 0..5 {
+            let due = reactor::now() + MS;
+            time::sleep_until(due).await;
+            log.push(reactor::now() - due);
+        }
+    })
+}
+
+#[test]
+fn long_work_lets_others_go_first_at_each_turn_s_end() {
+    let as_a_task = beside(|work| drop(spawn(Group::Statement, "work", work)));
+    let in_place = beside(|work| reactor::run_or_spawn(Group::Statement, "work", work));
+    for late in [as_a_task, in_place] {
+        assert!(late.len() == 5 && late.iter().all(|late| *late <= 100_500), "{late:?}");
+    }
+}
+
 /// When the first of two messages that a host sends reaches the other, whose second task works for 100 us beside.
 fn first_arrival(turn_ns: Option<u64>) -> u64 {
     let run = |world: &std::rc::Rc<World>| {

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import struct
+import time
 
 import python_driver
 from python_driver import Connected, main
@@ -150,6 +151,28 @@ class Hostile(Connected):
                 pass
         for _ in range(20):
             self.assertEqual(len(self.rows(f"SELECT p FROM {table}")), 1)
+
+    def test_who_leaves_without_reading_is_gone(self):
+        table = self.table("p int PRIMARY KEY, v blob")
+        self.session.execute(f"INSERT INTO {table} (p, v) VALUES (1, 0x{'ab' * 100_000})")
+        text = query(f"SELECT v FROM drivers.{table} WHERE p = 1".encode())
+        before = self.clients()
+        for _ in range(8):
+            connection = self.started()
+            connection.setblocking(False)
+            try:
+                for _ in range(2_000):
+                    connection.send(text)
+            except BlockingIOError:
+                pass
+            connection.close()
+        deadline = time.monotonic() + python_driver.DEADLINE_S
+        while self.clients() > before and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertLessEqual(self.clients(), before)
+
+    def clients(self):
+        return self.rows("SELECT count(*) FROM system.clients")[0][0]
 
     def test_many_connections(self):
         held = [self.started() for _ in range(CONNECTIONS)]

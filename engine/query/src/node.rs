@@ -12,6 +12,7 @@ use std::time::Duration;
 use cluster::{Messenger, NodeIndex, ReplicaSet, ReplicationMap, Topology};
 use cql::response::Event;
 use reactor::Group;
+use reactor::sync::Semaphore;
 use storage::{ListPaths, Storage};
 use types::{KeyspaceDef, TableDef, TableId, Token, shard_of};
 
@@ -78,6 +79,9 @@ pub const IGNORE_MSB: u8 = 12;
 /// Who wants to hear of changes of the schema and of nodes: one per connection that registered for events.
 pub type Listener = Rc<dyn Fn(&Event)>;
 
+/// Parts of scans that this shard's coordinator has in memory at once.
+const SCANS_MAX: usize = 16;
+
 pub struct Node {
     pub config: Config,
     pub topology: Arc<Topology>,
@@ -103,6 +107,8 @@ pub struct Node {
     /// Of the elements that lists get.
     pub(crate) list_paths: RefCell<ListPaths>,
     pub(crate) counters: CounterTurns,
+    /// Taken for each part of a scan: what many at once have read would fill the memory.
+    pub(crate) scans: Rc<Semaphore>,
     /// What of requests is written down.
     pub journal: Journal,
     started_ns: u64,
@@ -154,6 +160,7 @@ impl Node {
             last_timestamp: Cell::new(0),
             list_paths: RefCell::new(ListPaths::new(reactor::random())),
             counters: CounterTurns::new(),
+            scans: Semaphore::new(SCANS_MAX),
             started_ns: reactor::now(),
             accepts_clients: Cell::new(true),
             drained: Cell::new(false),

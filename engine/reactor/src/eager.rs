@@ -4,16 +4,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::Group;
+use crate::{Group, Shard};
 
 /// Polls `future` in place; when it has to wait, the rest becomes a task. Saves the queue's round trip for work that
 /// mostly needs no wait.
+///
+/// What gave way in place is a task that has given way.
 ///
 /// A wake between the two polls is not lost: a task's first poll is unconditional, and leaf futures take the newest
 /// waker.
 pub fn run_or_spawn(group: Group, name: &'static str, future: impl Future<Output = ()> + 'static) {
     let mut future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(future);
     if future.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
-        drop(crate::spawn(group, name, future));
+        drop(Shard::with(|shard| shard.spawn_rest(group, name, future)));
     }
 }

@@ -5,12 +5,13 @@
 //! last, so that it cannot save up its idleness.
 //!
 //! Within a group tasks go in the order in which they became runnable, but for those that gave way: they go when no other
-//! is runnable, or [`BEFORE_LATE`] others have gone.
+//! is runnable, or the others have had [`BEFORE_LATE`] times what the last of them took.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use crate::task::Queued;
+use crate::time::TURN_NS;
 
 /// Names and default shares follow ScyllaDB (`statement`, `compaction`, `memtable`: 1000; streaming 200).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,21 +58,28 @@ struct GroupState {
     virtual_ns: Cell<u64>,
     run_ns: Cell<u64>,
     queue: RefCell<VecDeque<Queued>>,
-    /// Tasks that gave way, and how many went before the first of them.
+    /// Tasks that gave way; what the last of them took, and what the others have had since.
     late: RefCell<VecDeque<Queued>>,
-    before_late: Cell<u32>,
+    late_ns: Cell<u64>,
+    before_late_ns: Cell<u64>,
 }
 
-/// Who asks little waits for one that asks much once in so many turns; who asks much is not starved.
-const BEFORE_LATE: u32 = 8;
+/// Who asks much is not starved: a ninth of the group's time at least is theirs.
+const BEFORE_LATE: u64 = 8;
+
+impl GroupState {
+    #[inline]
+    fn is_late(&self, queue: &VecDeque<Queued>, late: &VecDeque<Queued>) -> bool {
+        !late.is_empty()
+            && (queue.is_empty() || self.before_late_ns.get() >= BEFORE_LATE * self.late_ns.get().max(TURN_NS))
+    }
+}
 
 /// All groups of one shard.
 pub(crate) struct Groups {
     groups: [GroupState; Group::COUNT],
     /// Bit i: group i has runnable tasks.
     runnable: Cell<u32>,
-    /// The task popped last had given way.
-    was_late: Cell<bool>,
     /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
     floor_ns: Cell<u64>,
     /// Not 0: what becomes runnable is held back under this ticket.
@@ -88,10 +96,10 @@ impl Groups {
                 run_ns: Cell::new(0),
                 queue: RefCell::new(VecDeque::new()),
                 late: RefCell::new(VecDeque::new()),
-                before_late: Cell::new(0),
+                late_ns: Cell::new(0),
+                before_late_ns: Cell::new(0),
             }),
             runnable: Cell::new(0),
-            was_late: Cell::new(false),
             floor_ns: Cell::new(0),
             holding: Cell::new(0),
             held: RefCell::new(Vec::new()),
@@ -170,19 +178,19 @@ impl Groups {
     pub(crate) fn pop(&self, group: Group) -> Option<Queued> {
         let state = &self.groups[group as usize];
         let (mut queue, mut late) = (state.queue.borrow_mut(), state.late.borrow_mut());
-        let before_late = if late.is_empty() { 0 } else { state.before_late.get() + 1 };
-        let is_late_s_turn = before_late > BEFORE_LATE || (queue.is_empty() && before_late > 0);
-        state.before_late.set(if is_late_s_turn { 0 } else { before_late });
-        self.was_late.set(is_late_s_turn);
-        let task = if is_late_s_turn { late.pop_front() } else { queue.pop_front() };
+        let is_late = state.is_late(&queue, &late);
+        let task = if is_late { late.pop_front() } else { queue.pop_front() };
         if queue.is_empty() && late.is_empty() {
             self.runnable.set(self.runnable.get() & !(1 << group as usize));
         }
         task
     }
 
-    pub(crate) fn was_late(&self) -> bool {
-        self.was_late.get()
+    /// Whether it is the turn of a task that gave way.
+    #[inline]
+    pub(crate) fn is_late_next(&self, group: Group) -> bool {
+        let state = &self.groups[group as usize];
+        state.is_late(&state.queue.borrow(), &state.late.borrow())
     }
 
     /// Tasks that wait for the CPU.
@@ -191,9 +199,15 @@ impl Groups {
         state.queue.borrow().len() + state.late.borrow().len()
     }
 
-    /// Accounts `cost_ns` of CPU to the group.
-    pub(crate) fn spend(&self, group: Group, cost_ns: u64) {
+    /// Accounts `cost_ns` of CPU to the group: to its tasks that gave way, or to the others.
+    pub(crate) fn spend(&self, group: Group, cost_ns: u64, late: bool) {
         let state = &self.groups[group as usize];
+        if late {
+            state.late_ns.set(cost_ns);
+            state.before_late_ns.set(0);
+        } else {
+            state.before_late_ns.set(state.before_late_ns.get() + cost_ns);
+        }
         state.virtual_ns.set(state.virtual_ns.get() + cost_ns * 1000 / u64::from(state.shares.get()));
         state.run_ns.set(state.run_ns.get() + cost_ns);
     }

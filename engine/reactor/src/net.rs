@@ -7,6 +7,9 @@ use std::rc::Rc;
 use crate::slot::{submit, submit_detached};
 use crate::{Buf, Fd, Op, Shard, Work};
 
+/// What one send may take. The kernel copies it while the shard waits: some 10 us.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Closes its descriptor when the last owner goes, if a shard is there to do it.
 struct Owned(Fd);
 
@@ -84,14 +87,18 @@ impl Connection {
         (result.map(|n| n as usize), buf.unwrap_or_default())
     }
 
-    /// Sends all of the buffer.
+    /// Sends all of the buffer; of a large one piece after piece, with others between.
     pub async fn send_all(&self, mut buf: Buf) -> (io::Result<()>, Buf) {
         if u32::try_from(buf.len()).is_err() {
             return (Err(io::Error::new(io::ErrorKind::InvalidInput, "a message of 4 GiB or more")), buf);
         }
         let mut sent = 0;
         while sent < buf.len() {
-            let (result, returned) = submit(Op::Send { fd: self.0.0, skip: sent as u32 }, Some(buf)).await;
+            if sent > 0 && buf.len() > PIECE_BYTES {
+                crate::time::give_way().await;
+            }
+            let end = buf.len().min(sent + PIECE_BYTES) as u32;
+            let (result, returned) = submit(Op::Send { fd: self.0.0, skip: sent as u32, end }, Some(buf)).await;
             buf = returned.unwrap_or_default();
             match result {
                 Ok(n) => {

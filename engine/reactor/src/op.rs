@@ -116,10 +116,11 @@ pub enum Op {
     Recv {
         fd: Fd,
     },
-    /// Sends the buffer's bytes from `skip`. -> bytes taken, at least one
+    /// Sends the buffer's bytes from `skip` to `end`. -> bytes taken, at least one
     Send {
         fd: Fd,
         skip: u32,
+        end: u32,
     },
     /// Ends the connection in both directions: after what was sent before, the peer's receives give 0; so do pending
     /// and later ones on this side, and later sends of this side fail. The descriptor stays open. -> 0

@@ -266,7 +266,12 @@ impl Shard {
     }
 
     pub fn has_used_quota(&self) -> bool {
-        self.backend.cpu_ns().saturating_sub(self.polled_at.get()) >= self.config.task_quota_ns
+        self.polled_ns() >= self.config.task_quota_ns
+    }
+
+    /// CPU that the task being polled has used in this poll.
+    pub(crate) fn polled_ns(&self) -> u64 {
+        self.backend.cpu_ns().saturating_sub(self.polled_at.get())
     }
 
     /// Name of the task that is being polled, or was last.
@@ -330,6 +335,27 @@ impl Shard {
         name: &'static str,
         future: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
+        self.spawn_into(group, name, future, Groups::push)
+    }
+
+    /// For a future that has been polled in place of a task and may have given way.
+    pub(crate) fn spawn_rest<T: 'static>(
+        &self,
+        group: Group,
+        name: &'static str,
+        future: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        let push = if self.gives_way.take() { Groups::push_late } else { Groups::push };
+        self.spawn_into(group, name, future, push)
+    }
+
+    fn spawn_into<T: 'static>(
+        &self,
+        group: Group,
+        name: &'static str,
+        future: impl Future<Output = T> + 'static,
+        push: impl FnOnce(&Groups, Queued),
+    ) -> JoinHandle<T> {
         let (future, handle) = joinable(future);
         if self.closing.get() {
             return handle; // dropped unpolled: its owner is being dropped too
@@ -340,7 +366,7 @@ impl Shard {
         task.set_position(tasks.len() as u32);
         tasks.push(task);
         drop(tasks);
-        self.groups.push(queued);
+        push(&self.groups, queued);
         handle
     }
 
@@ -386,6 +412,11 @@ impl Shard {
             let slice_began = last;
             let slice_ends = (slice_began + self.config.task_quota_ns).min(began + quantum_ns);
             self.group.set(group);
+            let late = self.groups.is_late_next(group);
+            // Before one that gave way goes, what the others want done is begun, and what has come is looked for.
+            if late && last > began {
+                break;
+            }
             while let Some(task) = self.groups.pop(group) {
                 self.polled_at.set(last);
                 self.charge(Work::Poll, 0);
@@ -399,13 +430,13 @@ impl Shard {
                 if let Some(position) = finished {
                     self.forget(position);
                 }
-                // Behind one that gave way, what has come in the meantime is looked for first.
-                if now >= slice_ends || self.groups.was_late() {
+                // Behind it, too.
+                if now >= slice_ends || late || self.groups.is_late_next(group) {
                     break;
                 }
             }
-            self.groups.spend(group, last - slice_began);
-            if last - began >= quantum_ns || self.groups.was_late() {
+            self.groups.spend(group, last - slice_began, late);
+            if late || last - began >= quantum_ns {
                 break;
             }
         }

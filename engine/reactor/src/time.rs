@@ -196,6 +196,17 @@ pub async fn give_way() {
     again(|| Shard::with(Shard::give_way)).await;
 }
 
+/// CPU that a task which may give way has at once. Most clients' requests that arrive together take less, so that one
+/// who floods the node, or asks for much, is served with what the others leave.
+pub(crate) const TURN_NS: u64 = 100_000;
+
+/// [`give_way`], if the task has had its turn.
+pub async fn end_turn() {
+    if Shard::with(|shard| shard.polled_ns() >= TURN_NS) {
+        give_way().await;
+    }
+}
+
 /// Ends the poll, after `before`, and is ready in the next.
 async fn again(before: impl Fn()) {
     let mut yielded = false;

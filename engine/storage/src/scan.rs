@@ -29,6 +29,9 @@ struct Place {
     key: Option<Bytes>,
 }
 
+/// From so many partitions on there is room for as many as are wanted: growing step by step copies them again and again.
+const MANY: usize = 256;
+
 const LAST: Token = Token(i64::MAX);
 
 pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Vec<Partition>, bool), Error> {
@@ -88,6 +91,9 @@ impl Scan<'_> {
         let bytes: usize = partition.rows.iter().chain(&partition.static_row).map(Row::memory_bytes).sum();
         let bytes = bytes + size_of::<Partition>() + partition.key.len();
         self.left_bytes = if page.more { 0 } else { self.left_bytes.saturating_sub(bytes) };
+        if self.answer.len() == MANY {
+            self.answer.reserve_exact(self.command.limit_rows.clamp(MANY, 32 * MANY) - MANY + 1);
+        }
         self.answer.push(partition);
     }
 
@@ -156,6 +162,7 @@ impl Scan<'_> {
                 return Ok(true);
             }
             place = Place { token, key: Some(key) };
+            reactor::time::end_turn().await;
         }
     }
 }

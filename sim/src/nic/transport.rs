@@ -311,10 +311,10 @@ impl World {
             drop(network);
             if let Some((seat, shard)) = self.seat_and_shard(waiter.seat) {
                 seat.complete_by(&shard, waiter.slot, |op, buf| {
-                    let (reactor::Op::Send { skip, .. }, Some(buf)) = (op, buf) else {
+                    let (reactor::Op::Send { skip, end, .. }, Some(buf)) = (op, buf) else {
                         return Err(Errno(libc::EFAULT));
                     };
-                    let taken = self.push_bytes(id, side, &buf[*skip as usize..])?.unwrap_or(0);
+                    let taken = self.push_bytes(id, side, &buf[*skip as usize..*end as usize])?.unwrap_or(0);
                     if taken > 0 {
                         self.transmit(id, side, self.now(), taken as u32);
                     }

@@ -132,7 +132,10 @@ impl Node {
         };
         let mut answers: Vec<(Vec<Partition>, bool)> = Vec::new();
         self.gather(decision, consistency, timeout, ask, |answer, _| answers.push(answer)).await?;
-        Ok(merge_scans(answers, table))
+        match (answers.pop(), answers.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (last, _) => Ok(merge_scans(answers.into_iter().chain(last).collect(), table)),
+        }
     }
 
     /// Asks the decision's targets, and spares when some fail, until the level is met; gives every answer to `take`.

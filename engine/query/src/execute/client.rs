@@ -15,6 +15,7 @@ pub struct Client {
     role: RefCell<Option<Rc<str>>>,
     /// Whether conditional statements are to be marked when they are prepared.
     lwt_mark: Cell<bool>,
+    gone: Cell<bool>,
 }
 
 impl Client {
@@ -25,6 +26,7 @@ impl Client {
             version: Cell::default(),
             role: RefCell::new(None),
             lwt_mark: Cell::new(false),
+            gone: Cell::new(false),
         })
     }
 
@@ -65,6 +67,16 @@ impl Client {
     /// The client has asked for Scylla's mark of conditional statements.
     pub fn set_lwt_mark(&self, wanted: bool) {
         self.lwt_mark.set(wanted);
+    }
+
+    /// Whether nobody is there any more to take an answer.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.get()
+    }
+
+    /// The client has disconnected: what it has asked for need not be gone on with, as far as it only reads.
+    pub fn leave(&self) {
+        self.gone.set(true);
     }
 
     /// The protocol that the client speaks: some answers depend on it.

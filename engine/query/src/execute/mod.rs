@@ -104,6 +104,7 @@ pub(crate) struct Execution<'a> {
     pub timeout: Option<Duration>,
     /// What a SELECT shows of columns with masks is in them.
     pub masked: bool,
+    pub client: &'a Client,
 }
 
 impl Node {
@@ -168,7 +169,8 @@ impl Node {
         parameters: &Parameters<'_>,
     ) -> Result<Outcome, QueryError> {
         let values = in_order(parameters.values, &prepared.marker_names)?;
-        let execution = Execution { parameters, values: &values, timeout: self.level_timeout(client), masked: false };
+        let execution =
+            Execution { parameters, values: &values, timeout: self.level_timeout(client), masked: false, client };
         self.count_statement(&prepared.planned.plan, parameters);
         self.observe(&prepared.text, &prepared.planned);
         self.authorize(client, &prepared.planned.needs)?;
@@ -270,7 +272,8 @@ impl Node {
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
                 ));
             };
-            statements.push((modify, Execution { parameters: &parameters, values, timeout: None, masked: false }));
+            statements
+                .push((modify, Execution { parameters: &parameters, values, timeout: None, masked: false, client }));
         }
         let warning = self.guard_write(batch.consistency)?;
         if let Some(answer) = plan::batch_answer(statements.iter().map(|(modify, _)| *modify)) {

@@ -179,6 +179,9 @@ struct Group<'a> {
 
 /// A page ends behind the row that makes it this long, as ScyllaDB's: what a client and a server can hold at ease.
 const PAGE_BYTES_MAX: usize = 1 << 20;
+/// A result that has become this long has room for a page made: growing step by step copies it again and again, at last
+/// a megabyte at once.
+const LONG_BYTES: usize = 64 << 10;
 
 /// Takes partitions in order and makes the rows of the answer.
 pub(super) struct Collector<'a> {
@@ -438,6 +441,9 @@ impl<'a> Collector<'a> {
                 self.writer.cell(&mut self.out, value.as_deref());
             }
             self.writer.end_row();
+            if self.out.len() > LONG_BYTES && self.out.capacity() < PAGE_BYTES_MAX {
+                self.out.reserve(PAGE_BYTES_MAX + LONG_BYTES - self.out.len());
+            }
         }
         Ok(flow)
     }

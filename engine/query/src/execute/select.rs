@@ -249,6 +249,10 @@ impl Node {
                 }
             }
             loop {
+                let _part = self.scans.acquire(1).await;
+                if execution.client.is_gone() {
+                    return Ok(Flow::Done);
+                }
                 let command = ScanCommand {
                     tokens: range,
                     after: after.take(),
@@ -259,20 +263,22 @@ impl Node {
                 };
                 let (partitions, more) =
                     self.scan_range(table, command, execution.parameters.consistency, timeout).await?;
-                for partition in &partitions {
-                    match collector.take(partition)? {
-                        Flow::More => {}
+                let last = partitions.last().filter(|_| more).map(|last| {
+                    let row = last.rows.last().filter(|_| !table.clustering.is_empty());
+                    (last.key.clone(), row.map(|row| row.clustering.clone()))
+                });
+                for partition in partitions {
+                    match collector.take(&partition)? {
+                        Flow::More => reactor::time::end_turn().await,
                         flow => return Ok(flow),
                     }
                 }
-                let Some(last) = partitions.last().filter(|_| more) else { break };
-                let enough = !collector.wants_more_of_partition();
-                let row = last.rows.last().filter(|_| !enough && !table.clustering.is_empty());
-                let clustering = row.map(|row| row.clustering.clone());
+                let Some((key, clustering)) = last else { break };
+                let clustering = clustering.filter(|_| collector.wants_more_of_partition());
                 if collector.tombstones_left() == 0 {
-                    return Ok(collector.end_page_behind(ScanPosition { key: last.key.clone(), clustering }));
+                    return Ok(collector.end_page_behind(ScanPosition { key, clustering }));
                 }
-                after = Some((last.key.clone(), clustering));
+                after = Some((key, clustering));
             }
         }
         Ok(Flow::Done)

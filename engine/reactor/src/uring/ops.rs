@@ -96,13 +96,14 @@ pub(super) fn entry(op: &Op, buf: Option<&mut Buf>, known: Knowledge) -> Option<
             let ioprio = if known.drained { RECVSEND_POLL_FIRST } else { 0 };
             opcode::Recv::new(fd(*f), buf.spare_ptr(), len).ioprio(ioprio).build()
         }
-        Op::Send { fd: f, skip } => {
+        Op::Send { fd: f, skip, end } => {
             let (ptr, len) = unread(buf, *skip);
-            opcode::Send::new(fd(*f), ptr, len).flags(libc::MSG_NOSIGNAL).build()
+            opcode::Send::new(fd(*f), ptr, len.min(end - skip)).flags(libc::MSG_NOSIGNAL).build()
         }
-        Op::Shutdown { fd: f } => opcode::Shutdown::new(fd(*f), libc::SHUT_RDWR).build(),
-        // Connect and SyncDir need a descriptor first; the others are done in place.
-        Op::Connect { .. }
+        // Connect and SyncDir need a descriptor first; the others are done in place. (The ring has its shutdown done by
+        // one of the kernel's workers, which compete with the shard for its processor.)
+        Op::Shutdown { .. }
+        | Op::Connect { .. }
         | Op::SyncDir { .. }
         | Op::Truncate { .. }
         | Op::Size { .. }
@@ -118,6 +119,11 @@ pub(super) fn in_place(op: &Op, buf: Option<&mut Buf>) -> io::Result<u64> {
         Op::Truncate { fd, len } => {
             // SAFETY: no pointers.
             let result = unsafe { libc::ftruncate(fd.0 as i32, *len as i64) };
+            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(0) }
+        }
+        Op::Shutdown { fd } => {
+            // SAFETY: no pointers.
+            let result = unsafe { libc::shutdown(fd.0 as i32, libc::SHUT_RDWR) };
             if result < 0 { Err(io::Error::last_os_error()) } else { Ok(0) }
         }
         Op::Size { fd } => size(*fd),

@@ -137,7 +137,7 @@ macro_rules! conformance {
             tasks::{
                 tasks_run_in_the_order_they_were_woken, a_join_gives_the_output, a_dropped_handle_leaves_the_task,
                 yielding_takes_turns,
-                who_gives_way_goes_behind_those_that_come_later_and_is_not_starved, wakes_before_a_poll_are_one, a_task_wakes_itself_while_it_runs,
+                who_gives_way_goes_behind_those_that_come_later, who_gives_way_is_not_starved, wakes_before_a_poll_are_one, a_task_wakes_itself_while_it_runs,
                 groups_share_by_their_shares, an_idle_group_saves_nothing_up, tasks_keep_their_group,
                 locals_are_found_by_type, what_runs_in_place_may_wait, tasks_end_with_the_host,
                 queues_semaphores_and_notices,

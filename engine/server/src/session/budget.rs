@@ -30,6 +30,11 @@ impl Budget {
         Some(Claim { budget: self.clone(), bytes })
     }
 
+    /// Whether what is left should go to those who read their answers.
+    pub fn is_short(&self) -> bool {
+        self.used.get() >= self.max / 2
+    }
+
     pub fn add(&self, bytes: usize) {
         self.used.set(self.used.get() + bytes);
     }

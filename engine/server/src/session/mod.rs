@@ -17,7 +17,7 @@ use std::rc::Rc;
 use cql::frame::{self, FLAG_TRACING, FLAG_WARNING};
 use cql::response::{Error, encode_warnings};
 use cql::{Compression, FrameError, Header, Opcode, Request, Version};
-use query::{Client, Node, Watched};
+use query::{Client, Node, Outcome, Watched};
 use reactor::sync::Notify;
 use reactor::{Buf, Group, Work};
 
@@ -34,11 +34,8 @@ use outbox::Outbox;
 const BODY_MAX: usize = 16 << 20;
 /// What one receive may bring.
 const RECEIVE_BYTES: usize = 64 << 10;
-/// A connection that has been served for so long lets the others go first. Most clients' requests that arrive together
-/// take less, so that one which floods the node is served with what they leave.
-const TURN_NS: u64 = 100_000;
 /// What an answer is taken to need before the first has been given.
-const ANSWER_BYTES_AT_FIRST: usize = 8 << 10;
+const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
 /// Half a frame of more than this counts against the shard's memory for clients.
 const PARTIAL_FREE_BYTES: usize = 64 << 10;
 
@@ -92,7 +89,9 @@ pub(crate) async fn serve(serving: Rc<Serving>, transport: Transport) {
         reactor::spawn(Group::Statement, "session-write", async move {
             let sent = session.outbox.send_to(&transport, || session.progress.notify_all()).await;
             if sent.is_err() {
-                // Wakes the reader, which finds the connection ended.
+                session.outbox.abandon();
+                session.progress.notify_all();
+                // Wakes the reader, if it waits for the client.
                 let _ = transport.shutdown().await;
             }
         })
@@ -100,6 +99,7 @@ pub(crate) async fn serve(serving: Rc<Serving>, transport: Transport) {
     if let Err(error) = session.clone().read(&transport, in_flight_max).await {
         tracing::debug!(%error, "a client connection ended");
     }
+    session.client.leave();
     for listener in session.listeners.take() {
         session.node.unlisten(listener);
     }
@@ -128,7 +128,6 @@ impl Session {
             }
             partial.take();
             let mut arrived = inbound.extend(&received);
-            let mut turn_began = reactor::now();
             loop {
                 match arrived.and_then(|()| self.next(&mut inbound)) {
                     Ok(true) => {}
@@ -140,12 +139,12 @@ impl Session {
                     }
                 }
                 arrived = Ok(());
-                if reactor::now() - turn_began >= TURN_NS {
-                    reactor::time::give_way().await;
-                    turn_began = reactor::now();
-                }
+                reactor::time::end_turn().await;
                 if !self.may_go_on(in_flight_max) {
-                    self.progress.wait_until(|| self.may_go_on(in_flight_max)).await;
+                    self.progress.wait_until(|| self.may_go_on(in_flight_max) || self.outbox.is_abandoned()).await;
+                }
+                if self.outbox.is_abandoned() {
+                    return Ok(());
                 }
             }
             if inbound.pending() > PARTIAL_FREE_BYTES {
@@ -215,7 +214,7 @@ impl Session {
         });
     }
 
-    async fn perform(&self, header: &Header, body: &[u8]) -> Result<query::Outcome, Error> {
+    async fn perform(&self, header: &Header, body: &[u8]) -> Result<Outcome, Error> {
         match Request::decode(header, body) {
             Ok(request) => self.node.execute(&self.client, request).await,
             Err(error) => Err(Error::protocol(error.to_string())),
@@ -247,7 +246,16 @@ impl Session {
     }
 
     /// Gives the frame's length. `trace`: where the client finds the trace that it has asked for.
-    fn answer(&self, stream: i16, outcome: Result<query::Outcome, Error>, trace: Option<[u8; 16]>) -> usize {
+    fn answer(&self, stream: i16, outcome: Result<Outcome, Error>, trace: Option<[u8; 16]>) -> usize {
+        let outcome = match outcome {
+            // Of what the client does not read, no more is kept than there is memory for.
+            Ok(Outcome::Body(rows))
+                if rows.len() > ANSWER_BYTES_AT_FIRST && self.outbox.is_full(0) && self.budget.is_short() =>
+            {
+                Err(overloaded())
+            }
+            outcome => outcome,
+        };
         let version = self.client.version();
         let counts = &self.node.counts;
         counts.requests_served.set(counts.requests_served.get() + 1);
@@ -257,7 +265,7 @@ impl Session {
         let encoded = self.outbox.write(|out| {
             let before = out.len();
             let opcode = if outcome.is_ok() { Opcode::Result } else { Opcode::Error };
-            let warnings = outcome.as_ref().map_or(&[][..], query::Outcome::warnings);
+            let warnings = outcome.as_ref().map_or(&[][..], Outcome::warnings);
             let warned = !warnings.is_empty() && version >= Version::V4;
             let flag = |set: bool, flag: u8| if set { flag } else { 0 };
             let flags = flag(warned, FLAG_WARNING) | flag(trace.is_some(), FLAG_TRACING);
@@ -309,5 +317,5 @@ fn too_many() -> Error {
 }
 
 fn overloaded() -> Error {
-    Error::overloaded("Too many requests are in flight on this shard; the request was not executed")
+    Error::overloaded("Requests and answers that wait to be read fill this shard's memory for clients")
 }

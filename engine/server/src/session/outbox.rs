@@ -25,6 +25,8 @@ pub(super) struct Outbox {
     leaving: Cell<usize>,
     writer: RefCell<Option<Waker>>,
     closed: Cell<bool>,
+    /// Nobody takes what is written.
+    abandoned: Cell<bool>,
     budget: Rc<Budget>,
 }
 
@@ -36,6 +38,7 @@ impl Outbox {
             leaving: Cell::new(0),
             writer: RefCell::default(),
             closed: Cell::new(false),
+            abandoned: Cell::new(false),
             budget,
         })
     }
@@ -45,6 +48,9 @@ impl Outbox {
         let mut bytes = self.bytes.borrow_mut();
         let before = bytes.len();
         let result = append(&mut bytes);
+        if self.is_abandoned() {
+            bytes.truncate(before);
+        }
         self.budget.add(bytes.len() - before);
         drop(bytes);
         if let Some(writer) = self.writer.take() {
@@ -61,6 +67,16 @@ impl Outbox {
     /// Whether what waits, and `more` bytes that are to come, are too much.
     pub fn is_full(&self, more: usize) -> bool {
         (self.bytes.borrow().len() + self.leaving.get()).saturating_add(more) > BYTES_MAX
+    }
+
+    /// The connection is broken: drops what waits, and what is going to be written.
+    pub fn abandon(&self) {
+        self.abandoned.set(true);
+        self.budget.remove(self.bytes.take().len());
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.get()
     }
 
     /// Nothing more will be written; what is there still leaves.
