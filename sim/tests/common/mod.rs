@@ -32,15 +32,15 @@ pub fn rw() -> OpenFlags {
 }
 
 /// What the one task of a host, with a world of its own, leaves in its log.
-pub fn alone<T, Fut>(model: HostModel, main: impl Fn(Log<T>) -> Fut + Clone + 'static) -> Vec<T>
+pub fn alone<T, Fut>(model: HostModel, main: impl Fn(Log<T>) -> Fut + Send + 'static) -> Vec<T>
 where
     T: Clone + Send + 'static,
     Fut: Future<Output = ()> + 'static,
 {
-    let run = |world: &Rc<World>| {
-        let host = world.add_host(ip(1), model.clone());
+    let run = move |world: &Rc<World>| {
+        let host = world.add_host(ip(1), model);
         let log = Log::new();
-        let (seen, main) = (log.clone(), main.clone());
+        let seen = log.clone();
         world.boot(host, move |_| main(seen.clone()));
         world.run_until_idle();
         log.all()
