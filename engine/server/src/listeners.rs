@@ -72,8 +72,13 @@ impl Serving {
         loop {
             match listener.accept().await {
                 Ok(_) if !self.node.accepts_clients.get() => {}
-                Ok(connection) if port.shard_aware => self.to_chosen_shard(connection, port.encrypted),
-                Ok(connection) => self.serve(connection, port.encrypted),
+                Ok(connection) => {
+                    time::give_way().await;
+                    match port.shard_aware {
+                        true => self.to_chosen_shard(connection, port.encrypted),
+                        false => self.serve(connection, port.encrypted),
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     time::sleep(PAUSE).await;

@@ -100,6 +100,7 @@ pub(crate) async fn serve(serving: Rc<Serving>, transport: Transport) {
         tracing::debug!(%error, "a client connection ended");
     }
     session.client.leave();
+    reactor::time::give_way().await;
     for listener in session.listeners.take() {
         session.node.unlisten(listener);
     }
@@ -122,6 +123,10 @@ impl Session {
             received.clear();
             let (result, buf) = transport.recv(received).await;
             received = buf;
+            if self.stage.get() != Stage::Ready {
+                // Connections that come and go wait behind those that are used.
+                reactor::time::give_way().await;
+            }
             // Those who were connected before clients were turned away are too, once they speak.
             if result? == 0 || !self.node.accepts_clients.get() {
                 return Ok(());
@@ -262,10 +267,7 @@ impl Session {
         if let Err(error) = &outcome {
             counts.error(error.kind.metric());
         }
-        let encoded = self.outbox.write(|out| {
-            let before = out.len();
-            let opcode = if outcome.is_ok() { Opcode::Result } else { Opcode::Error };
-            let warnings = outcome.as_ref().map_or(&[][..], Outcome::warnings);
+        let begin = |out: &mut Vec<u8>, opcode: Opcode, warnings: &[String]| {
             let warned = !warnings.is_empty() && version >= Version::V4;
             let flag = |set: bool, flag: u8| if set { flag } else { 0 };
             let flags = flag(warned, FLAG_WARNING) | flag(trace.is_some(), FLAG_TRACING);
@@ -274,12 +276,28 @@ impl Session {
             if warned {
                 encode_warnings(out, warnings);
             }
-            match &outcome {
-                Ok(outcome) => outcome.encode(out),
-                Err(error) => error.encode_as(out, version),
+            start
+        };
+        let compression = self.compression.get();
+        let encoded = match outcome {
+            // Moved: to copy a megabyte into fresh memory would hold up the others.
+            Ok(Outcome::Body(mut rows)) if rows.len() > ANSWER_BYTES_AT_FIRST && self.outbox.is_empty() => {
+                let mut head = Vec::new();
+                let start = begin(&mut head, Opcode::Result, &[]);
+                rows.splice(0..0, head);
+                frame::finish(&mut rows, start, compression).map(|()| self.outbox.put(rows))
             }
-            frame::finish(out, start, self.compression.get()).map(|()| out.len() - before)
-        });
+            outcome => self.outbox.write(|out| {
+                let before = out.len();
+                let opcode = if outcome.is_ok() { Opcode::Result } else { Opcode::Error };
+                let start = begin(out, opcode, outcome.as_ref().map_or(&[][..], Outcome::warnings));
+                match &outcome {
+                    Ok(outcome) => outcome.encode(out),
+                    Err(error) => error.encode_as(out, version),
+                }
+                frame::finish(out, start, compression).map(|()| out.len() - before)
+            }),
+        };
         match encoded {
             Ok(bytes) => {
                 let before = self.answer_bytes.get();

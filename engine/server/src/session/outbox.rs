@@ -16,6 +16,8 @@ use super::transport::Transport;
 
 /// A client that does not read its answers is not read from above this.
 const BYTES_MAX: usize = 1 << 20;
+/// What a connection keeps between sends: room for many ordinary answers, and not for one rare large one.
+const SPARE_BYTES_MAX: usize = 256 << 10;
 
 pub(super) struct Outbox {
     bytes: RefCell<Vec<u8>>,
@@ -57,6 +59,16 @@ impl Outbox {
             writer.wake();
         }
         result
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.borrow().is_empty()
+    }
+
+    /// [`write`](Self::write) of frames that are whole already, into an empty outbox. Gives their length.
+    pub fn put(&self, frames: Vec<u8>) -> usize {
+        self.write(|bytes| *bytes = frames);
+        self.bytes.borrow().len()
     }
 
     /// What is written from now on leaves in segments.
@@ -109,7 +121,7 @@ impl Outbox {
             self.leaving.set(0);
             self.budget.remove(written);
             result?;
-            spare = sent.into_vec();
+            spare = Some(sent.into_vec()).filter(|sent| sent.capacity() <= SPARE_BYTES_MAX).unwrap_or_default();
             spare.clear();
             drained();
         }
