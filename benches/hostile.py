@@ -2,7 +2,8 @@
 
 KIND: half (frames whose rest never comes, on 1,000 connections), lengths (frames that claim gigabytes, each on a new
 connection), noise (random bytes), flood (64 connections that send statements without a pause), slow (64 that ask for
-large answers and read none), connections (CONNECTIONS, 10,000 unless told, held open and asked in turn).
+large answers and read none), connections (CONNECTIONS, 10,000 unless told, held open and asked in turn). And what these
+cost a loader on the same processor, the server left alone: talk (as flood, to itself), churn (as half, to itself).
 """
 
 import os
@@ -111,6 +112,36 @@ def connections():
             connection.recv(1 << 16)
 
 
+def to_itself():
+    listener = socket.create_server(("127.0.0.92", 0), backlog=100)
+    near = socket.create_connection(listener.getsockname())
+    return listener, near, listener.accept()[0]
+
+
+def talk():
+    pairs = [to_itself() for _ in range(64)]
+    ready()
+    while True:
+        for _, near, far in pairs:
+            near.send(LOCAL * 200)
+            far.recv(1 << 20)
+
+
+def churn():
+    listener, *_ = to_itself()
+    held = []
+    ready()
+    while True:
+        near = socket.create_connection(listener.getsockname())
+        far = listener.accept()[0]
+        near.sendall(HELLO[:5])
+        far.recv(64)
+        held.append((near, far))
+        if len(held) > 1000:
+            for connection in held.pop(0):
+                connection.close()
+
+
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 kinds = {
@@ -120,5 +151,7 @@ kinds = {
     "flood": lambda: pour(LOCAL, 64, read=True),
     "slow": lambda: pour(LARGE, 64, read=False),
     "connections": connections,
+    "talk": talk,
+    "churn": churn,
 }
 kinds[KIND]()

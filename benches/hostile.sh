@@ -7,7 +7,7 @@
 # priority; the loader has real-time priority where that is permitted, so that it does not wait for the other. Environment: SERVE (further options for `orrery serve`), WORK (where the data goes). Needs python3.
 set -eu
 here=$(dirname "$0")
-seconds=15 rounds=3 rate=10000 cpus=0,1 kinds="half lengths noise flood slow connections"
+seconds=15 rounds=3 rate=10000 cpus=0,1 kinds="half lengths noise flood slow connections talk churn"
 while getopts d:r:R:k:c: option; do
     case $option in
         d) seconds=$OPTARG ;; r) rounds=$OPTARG ;; R) rate=$OPTARG ;; k) kinds=$OPTARG ;; c) cpus=$OPTARG ;;

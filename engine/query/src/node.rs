@@ -419,14 +419,13 @@ impl Node {
         };
         let version_of = |index| messenger.as_ref().and_then(|messenger| messenger.schema_version_of(index));
         let peers = self.topology.peers().map(|peer| view_of(peer, version_of(peer.index).unwrap_or(0))).collect();
-        let primary_ranges = self.topology.primary_ranges(self.me());
         read(&system::View {
             cluster_name: &self.config.cluster_name,
             local: view_of(self.topology.local(), schema.version),
             peers,
             schema: &schema,
             system: &self.system,
-            primary_ranges: &primary_ranges,
+            primary_ranges: &|| self.topology.primary_ranges(self.me()),
             trace_probability: self.journal.trace_probability(),
             is_built: &|view| self.view_progress.is_built(view, self.shards),
         })

@@ -81,7 +81,7 @@ pub struct View<'a> {
     pub peers: Vec<NodeView>,
     pub schema: &'a Schema,
     pub system: &'a SystemTables,
-    pub primary_ranges: &'a [TokenRange],
+    pub primary_ranges: &'a dyn Fn() -> Vec<TokenRange>,
     pub trace_probability: f64,
     /// Whether all rows of the node are in a view.
     pub is_built: &'a dyn Fn(types::TableId) -> bool,

@@ -196,14 +196,15 @@ fn snapshots(facts: &Facts) -> Vec<Values> {
 /// A row for each range that this node is the first replica of; keys are taken to lie evenly on the ring.
 fn size_estimates(view: &View<'_>, facts: &Facts) -> Vec<Values> {
     let mut rows = Vec::new();
+    let primary_ranges = (view.primary_ranges)();
     for table in view.schema.tables() {
         let of_shards = || facts.stats.iter().filter_map(|stats| stats.tables.get(&table.id));
         let partitions: u64 = of_shards().map(|stats| stats.sstable_partitions).sum();
         let bytes: u64 = of_shards().map(|stats| stats.disk_bytes).sum();
         let mean = bytes.checked_div(partitions).unwrap_or(0);
-        let width: u128 = view.primary_ranges.iter().map(|range| range.width()).sum();
+        let width: u128 = primary_ranges.iter().map(|range| range.width()).sum();
         let (mut passed, mut told) = (0, 0);
-        for range in view.primary_ranges {
+        for range in &primary_ranges {
             passed += range.width();
             // Told as the difference of sums, so that what is rounded adds up.
             let upto = (u128::from(partitions) as f64 * (passed as f64 / width.max(1) as f64)).round() as u64;
