@@ -5,7 +5,7 @@
 //! last, so that it cannot save up its idleness.
 //!
 //! Within a group tasks go in the order in which they became runnable, but for those that gave way: they go when no other
-//! is runnable, or the others have had [`BEFORE_LATE`] times what the last of them took.
+//! is runnable, or the others have had as long as the last of them took.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -64,14 +64,11 @@ struct GroupState {
     before_late_ns: Cell<u64>,
 }
 
-/// Who asks much is not starved: a ninth of the group's time at least is theirs.
-const BEFORE_LATE: u64 = 8;
-
 impl GroupState {
+    /// Half of the group's time at least is theirs: where all clients ask for much, few of them seem to ask for little.
     #[inline]
     fn is_late(&self, queue: &VecDeque<Queued>, late: &VecDeque<Queued>) -> bool {
-        !late.is_empty()
-            && (queue.is_empty() || self.before_late_ns.get() >= BEFORE_LATE * self.late_ns.get().max(TURN_NS))
+        !late.is_empty() && (queue.is_empty() || self.before_late_ns.get() >= self.late_ns.get().max(TURN_NS))
     }
 }
 
