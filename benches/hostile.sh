@@ -4,7 +4,8 @@
 #   benches/hostile.sh [-d SECONDS] [-r ROUNDS] [-R RATE] [-k "KIND .."] [-c SERVER_CPU,LOADER_CPU] SERVER
 #
 # SERVER is an `orrery` binary. The hostile client (hostile.py beside this) shares the loader's processor at the lowest
-# priority; the loader has real-time priority where that is permitted, so that it does not wait for the other. Environment: SERVE (further options for `orrery serve`), WORK (where the data goes). Needs python3.
+# priority; the loader has real-time priority where that is permitted, so that it does not wait for the other.
+# Environment: SERVE (further options for `orrery serve`), WORK (where the data goes). Needs python3.
 set -eu
 here=$(dirname "$0")
 seconds=15 rounds=3 rate=10000 cpus=0,1 kinds="half lengths noise flood slow connections talk churn"

@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the command line stands outside of every simulated world")]
 
+mod allocator;
 mod args;
 mod bench;
 mod calibrate;
@@ -22,16 +23,12 @@ mod signal;
 mod steps;
 mod validate;
 
-/// Requests allocate and free small objects by the hundred thousand a second: a quarter of a simulation's time went to
-/// the C library's allocator.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
 
 fn main() -> std::process::ExitCode {
+    allocator::keep_freed_memory();
     let arguments = Arguments::parse();
     log::init(&arguments.log, arguments.log_format);
     let result = match arguments.command {

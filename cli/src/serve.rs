@@ -36,7 +36,8 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
     let file = args.config.as_deref().map(ConfigFile::load).transpose()?.unwrap_or_default();
     let listen = listen_address(args, &file)?;
     let config = Arc::new(node_config(args, &file, listen)?);
-    for port in [Some(listen.port()), config.shard_aware_port].into_iter().flatten() {
+    let others = [config.shard_aware_port, config.encrypted_port, config.encrypted_shard_aware_port];
+    for port in others.into_iter().flatten().chain([listen.port()]) {
         check_free(SocketAddr::new(listen.ip(), port))?;
     }
     let shards = uring::Config {
@@ -89,7 +90,7 @@ fn check_free(address: SocketAddr) -> Result<(), Failure> {
             }
             Err(cause) => {
                 let text = format!("cannot listen on {address}: {cause}");
-                let help = "end the other server, or give other ports with --listen and --shard-aware-port";
+                let help = "end the other server, or give other ports with --listen, --shard-aware-port and --tls-port";
                 return Err(Failure::with_help(Code::Unexpected, text, help));
             }
             Ok(_) => break,

@@ -87,8 +87,8 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
         for doubt in &ran.doubts {
             eprintln!("{}: doubtful, {doubt}", job.run.scenario);
         }
-        if let (Place::Local { machine, .. }, Some(speed)) = (&place, ran.speed)
-            && let Some(times) = machine.at_speed(&mut job.run, speed)
+        if let (Place::Local { machine, .. }, Some(conditions)) = (&place, &ran.conditions)
+            && let Some(times) = machine.under(&mut job.run, conditions)
         {
             eprintln!("{}: the machine had {times:.2} times the speed that it was calibrated at", job.run.scenario);
         }
@@ -184,6 +184,7 @@ fn failure(error: RealError) -> Failure {
     match error {
         RealError::Load { cause, .. } | RealError::Connect(cause) => bench::failure(cause),
         RealError::Local(error) => of_nodes(error),
+        RealError::Watch(error) => Failure::unexpected(error),
     }
 }
 

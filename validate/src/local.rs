@@ -106,6 +106,7 @@ struct Node {
 pub struct LocalCluster {
     nodes: Vec<Node>,
     folder: Option<tempfile::TempDir>,
+    cpus: Vec<usize>,
 }
 
 impl LocalCluster {
@@ -118,7 +119,7 @@ impl LocalCluster {
         folders().push(folder.path().to_path_buf());
         let network = free_network(nodes.cpus.len()).ok_or(LocalError::NoAddress)?;
         let addresses: Vec<IpAddr> = (0..nodes.cpus.len()).map(|node| network(node).into()).collect();
-        let mut cluster = Self { nodes: Vec::new(), folder: Some(folder) };
+        let mut cluster = Self { nodes: Vec::new(), folder: Some(folder), cpus: nodes.cpus.concat() };
         for node in 0..addresses.len() {
             let started = cluster.spawn(nodes, node, &addresses)?;
             cluster.nodes.push(started);
@@ -127,6 +128,11 @@ impl LocalCluster {
             cluster.await_ready(node)?;
         }
         Ok(cluster)
+    }
+
+    /// The processors that nodes are pinned to; several may have the same.
+    pub fn cpus(&self) -> &[usize] {
+        &self.cpus
     }
 
     /// Where the data lies.

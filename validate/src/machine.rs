@@ -4,7 +4,10 @@
 use hwprofiles::{Disk, Figure, Instance, Network, Profiles, Standing, System, UnknownProfile};
 use scenarios::Run;
 
+use crate::real::Conditions;
+
 const SOURCE: &str = "the bounds of a local cluster";
+const BESIDE: &str = "beside the real run";
 
 #[derive(Debug, thiserror::Error)]
 pub enum BoundsError {
@@ -104,15 +107,22 @@ impl Machine {
         }
     }
 
-    /// `run` on processors that are as much faster as the yardstick was, in operations a second, than when the costs were
-    /// found. Gives how many times, where both are known.
-    pub fn at_speed(&self, run: &mut Run, yardstick: f64) -> Option<f64> {
-        let times = yardstick / self.system.costs.reference.yardstick.as_ref()?.f64();
-        for instance in [&mut run.instance, &mut run.loader_instance] {
-            let clock = &mut instance.processor.clock;
-            *clock = Figure::new(clock.f64() * times, Standing::Measured, "the yardstick beside the real run");
+    /// `run` on processors that are interrupted as these were beside the real run, and as much faster as the yardstick was
+    /// than when the costs were found. Gives how many times, where both are known.
+    pub fn under(&self, run: &mut Run, conditions: &Conditions) -> Option<f64> {
+        let instances = [&mut run.instance, &mut run.loader_instance];
+        let found = self.system.costs.reference.yardstick.as_ref().map(|found| conditions.speed / found.f64());
+        for instance in instances {
+            instance.interruptions = conditions.interruptions.as_ref().map(|seen| hwprofiles::Interruptions {
+                every: Figure::new(seen.every_ns as f64, Standing::Measured, BESIDE),
+                lasts: seen.lasts.quantiles(BESIDE),
+            });
+            if let Some(times) = found {
+                let clock = &mut instance.processor.clock;
+                *clock = Figure::new(clock.f64() * times, Standing::Measured, BESIDE);
+            }
         }
-        Some(times)
+        found
     }
 
     /// Some of the instance's processors, each shared by `sharing`.

@@ -15,6 +15,8 @@ use crate::compare::PREPARES;
 use crate::http;
 use crate::load::{self, LoadError, LoaderConfig, Loaders};
 use crate::local::{LocalCluster, LocalError};
+use crate::probe::ProbeError;
+use crate::probe::interruptions::{self, Interruptions, Seen};
 use crate::usage::{Look, STOLEN_MAX, Watched};
 use crate::yardstick::{DRIFT_MAX, Yardstick};
 
@@ -26,6 +28,8 @@ pub enum RealError {
     Connect(LoadError),
     #[error(transparent)]
     Local(#[from] LocalError),
+    #[error("what interrupts the processors: {0}")]
+    Watch(ProbeError),
 }
 
 /// Told now and then how far a run is, in its phase: `(phase's name, part of 1)`.
@@ -39,8 +43,15 @@ pub struct Ran {
     pub doubts: Vec<String>,
     /// How much: by what part the machine's time or speed was off, at worst.
     pub doubt: f64,
-    /// How fast the machine was, by the yardstick in operations a second; of nodes of this machine only.
-    pub speed: Option<f64>,
+    /// Of nodes of this machine only.
+    pub conditions: Option<Conditions>,
+}
+
+/// What the machine was like beside a run.
+pub struct Conditions {
+    /// By the yardstick, operations a second.
+    pub speed: f64,
+    pub interruptions: Option<Interruptions>,
 }
 
 /// Servers that run.
@@ -76,8 +87,13 @@ struct Real<'a> {
     doubt: f64,
     yardstick: Option<Yardstick>,
     speeds: Vec<f64>,
+    interruptions: Seen,
+    /// Of nodes and loaders.
+    cpus: Vec<usize>,
 }
 
+/// How long the processors are watched before a phase, and behind it.
+const WATCH: Duration = Duration::from_millis(500);
 /// How long a server that does not answer is tried again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -101,9 +117,26 @@ pub fn run(
         Servers::Local(_) => Some(Yardstick::new(&target, &config).map_err(RealError::Connect)?),
         Servers::Elsewhere(_) => None,
     };
-    let (skipped, doubts, doubt, speeds) = Default::default();
-    let began = Instant::now();
-    let mut real = Real { run, servers, watched, loaders, began, skipped, doubts, doubt, yardstick, speeds };
+    let mut cpus = loader_cpus.to_vec();
+    if let Servers::Local(cluster) = servers {
+        cpus.extend(cluster.cpus());
+        cpus.sort_unstable();
+        cpus.dedup();
+    }
+    let mut real = Real {
+        run,
+        servers,
+        watched,
+        loaders,
+        began: Instant::now(),
+        skipped: Vec::new(),
+        doubts: Vec::new(),
+        doubt: 0.0,
+        yardstick,
+        speeds: Vec::new(),
+        interruptions: Seen::nothing(),
+        cpus,
+    };
     let mut phases = Vec::new();
     for index in 0..run.phases.len() {
         phases.extend(real.phase(index, progress)?);
@@ -111,10 +144,13 @@ pub fn run(
     real.skipped.extend(run.faults.iter().map(|fault| {
         format!("the fault at {}+{}: faults are injected into simulated nodes only", fault.at.phase, fault.at.after)
     }));
-    let Real { loaders, skipped, doubts, doubt, speeds, .. } = real;
+    let Real { loaders, skipped, doubts, doubt, speeds, interruptions, .. } = real;
     loaders.stop().map_err(RealError::Connect)?;
-    let speed = (!speeds.is_empty()).then(|| speeds.iter().sum::<f64>() / speeds.len() as f64);
-    Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts, doubt, speed })
+    let conditions = (!speeds.is_empty()).then(|| Conditions {
+        speed: speeds.iter().sum::<f64>() / speeds.len() as f64,
+        interruptions: interruptions.found(),
+    });
+    Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts, doubt, conditions })
 }
 
 fn connect(target: &Target, config: &LoaderConfig) -> Result<Loaders, RealError> {
@@ -171,10 +207,14 @@ impl Real<'_> {
         Ok(Some(driven.record))
     }
 
-    /// How fast the machine is, beside a phase that is compared.
-    fn speed(&self, phase: &str) -> Result<Option<f64>, RealError> {
+    /// How fast the machine is, beside a phase that is compared. What takes the processors meanwhile is noted.
+    fn speed(&mut self, phase: &str) -> Result<Option<f64>, RealError> {
         let Some(yardstick) = self.yardstick.as_ref().filter(|_| !phase.starts_with(PREPARES)) else { return Ok(None) };
-        yardstick.measure().map(Some).map_err(|cause| RealError::Load { phase: phase.to_string(), cause })
+        let failed = |cause| RealError::Load { phase: phase.to_string(), cause };
+        let speed = yardstick.measure().map_err(failed)?;
+        let seen = interruptions::measure(&self.cpus, WATCH).map_err(RealError::Watch)?;
+        self.interruptions.add(&seen).map_err(RealError::Watch)?;
+        Ok(Some(speed))
     }
 
     /// Whether the servers could be asked to.

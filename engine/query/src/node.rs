@@ -90,6 +90,8 @@ pub struct Node {
     schema: RefCell<Arc<Schema>>,
     replication: RefCell<BTreeMap<String, Rc<ReplicationMap>>>,
     pub(crate) system: SystemTables,
+    /// By node.
+    tokens: Vec<Rc<system::Tokens>>,
     pub settings: Settings,
     pub counts: Counts,
     pub authenticator: Authenticator,
@@ -137,6 +139,7 @@ impl Node {
     ) -> Result<Rc<Self>, SettingError> {
         let (shard, shards) = reactor::shard_index();
         let settings = Settings::new(&config.settings)?;
+        let tokens = topology.nodes().iter().map(|node| Rc::new(system::Tokens::of(node))).collect();
         let node = Rc::new(Self {
             prepared: RefCell::new(PreparedCache::new(config.prepared_max)),
             paxos_locks: Locks::default(),
@@ -155,6 +158,7 @@ impl Node {
             schema: RefCell::new(Arc::new(Schema::default())),
             replication: RefCell::new(BTreeMap::new()),
             system: SystemTables::new(),
+            tokens,
             shard,
             shards,
             last_timestamp: Cell::new(0),
@@ -413,7 +417,7 @@ impl Node {
             internode_port: node.internode_port,
             data_centre: node.data_center.clone(),
             rack: node.rack.clone(),
-            tokens: node.tokens.iter().map(|token| token.0).collect(),
+            tokens: self.tokens[node.index.as_usize()].clone(),
             schema_version,
             is_alive: self.is_alive(node.index),
         };

@@ -1,8 +1,9 @@
 //! Which mixes are run: unlike enough in what they do that each kind of work shows in a way of its own.
 //!
-//! Rows of 100 bytes to 8 KiB tell what is paid by the byte; few and many requests in flight, over few and many
-//! connections, what is paid for a send or a turn from what is paid for a request; reads from the cache, from SSTables,
-//! and from compressed ones, what storage costs; memory for memtables that is soon full, flushes and compaction.
+//! Rows of 60 bytes to 8 KiB tell what is paid by the byte, partitions of several what is paid by the row; few and many
+//! requests in flight, over few and many connections, what is paid for a send or a turn from what is paid for a request;
+//! reads from the cache, from SSTables, and from compressed ones, what storage costs; memory for memtables that is soon
+//! full, flushes and compaction.
 
 use scenarios::generate::Keys;
 use scenarios::{Arrival, Consistency, Mix, Row, Workload};
@@ -36,7 +37,8 @@ impl Group {
     pub fn workload(&self, mix: Mix, arrival: Arrival, connections: u32, duration_ns: u64) -> Workload {
         Workload {
             mix,
-            keys: Keys::Uniform { from: 1, to: self.rows },
+            // Reads are of whole partitions.
+            keys: Keys::Uniform { from: 1, to: self.rows / u64::from(self.row.rows) },
             arrival,
             consistency: Consistency::One,
             operations: None,
@@ -155,6 +157,12 @@ pub fn groups(data: f64) -> Vec<Group> {
         ),
         cached("row cache, 5 x 34 B", Row::STRESS_DEFAULT, 50e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
         cached("row cache, 1 x 8 KiB", row(1, 8 << 10), 10e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
+        cached(
+            "row cache, 10 rows of 1 x 400 B",
+            Row { rows: 10, ..row(1, 400) },
+            100e3,
+            vec![step("read, 16 threads", Mix::READ, 16, 8)],
+        ),
         on_disk(
             "SSTables, 5 x 34 B",
             Row::STRESS_DEFAULT,
@@ -181,6 +189,7 @@ pub fn groups(data: f64) -> Vec<Group> {
             vec![step("read, 64 threads", Mix::READ, 64, 8)],
         ),
         on_disk("SSTables, 1 x 8 KiB", row(1, 8 << 10), None, 40e3, vec![step("read, 16 threads", Mix::READ, 16, 8)]),
+        on_disk("SSTables, 5 x 1 KiB", row(5, 1 << 10), None, 60e3, vec![step("read, 12 threads", Mix::READ, 12, 8)]),
         flushing(
             "flushes, 5 x 34 B",
             Row::STRESS_DEFAULT,
@@ -188,6 +197,7 @@ pub fn groups(data: f64) -> Vec<Group> {
             300e3,
             vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("both, 64 threads", BOTH, 64, 8)],
         ),
+        flushing("flushes, 1 x 60 B", row(1, 60), None, 400e3, vec![step("write, 64 threads", Mix::WRITE, 64, 8)]),
         flushing("flushes, 1 x 8 KiB", row(1, 8 << 10), None, 10e3, vec![step("write, 32 threads", Mix::WRITE, 32, 8)]),
         flushing(
             "flushes of LZ4, 1 x 1 KiB",

@@ -23,27 +23,42 @@ pub struct Interruptions {
     pub lasts: Spread,
 }
 
-/// What one thread saw, and how long it worked.
-struct Seen {
+/// What threads saw, and how long they worked.
+pub struct Seen {
     jumps: Histogram<u64>,
     worked_ns: u64,
 }
 
-/// On all of `cpus` at once. `None` where there is next to nothing.
-pub fn measure(cpus: &[usize], slice: Duration) -> Result<Option<Interruptions>, ProbeError> {
-    let for_ns = slice.as_nanos() as u64;
-    let seen = on_each(cpus, move || watch(for_ns))?;
-    let worked_ns: u64 = seen.iter().map(|seen| seen.worked_ns).sum();
-    let mut all = histogram();
-    for Seen { jumps, .. } in &seen {
-        all.add(jumps).map_err(|_| ProbeError::Silent)?;
+impl Seen {
+    pub fn nothing() -> Self {
+        Self { jumps: histogram(), worked_ns: 0 }
     }
-    let found = || Interruptions { every_ns: worked_ns / all.len(), lasts: Spread::of(&all) };
-    Ok((all.len() >= SEEN_MIN).then(found))
+
+    pub fn add(&mut self, other: &Self) -> Result<(), ProbeError> {
+        self.worked_ns += other.worked_ns;
+        self.jumps.add(&other.jumps).map_err(|_| ProbeError::Silent)
+    }
+
+    /// `None` where there is next to nothing.
+    pub fn found(&self) -> Option<Interruptions> {
+        let Self { jumps, worked_ns } = self;
+        let found = || Interruptions { every_ns: worked_ns / jumps.len(), lasts: Spread::of(jumps) };
+        (jumps.len() >= SEEN_MIN).then(found)
+    }
+}
+
+/// On all of `cpus` at once.
+pub fn measure(cpus: &[usize], slice: Duration) -> Result<Seen, ProbeError> {
+    let for_ns = slice.as_nanos() as u64;
+    let mut all = Seen::nothing();
+    for seen in on_each(cpus, move || watch(for_ns))? {
+        all.add(&seen)?;
+    }
+    Ok(all)
 }
 
 fn watch(for_ns: u64) -> Seen {
-    let mut seen = Seen { jumps: histogram(), worked_ns: 0 };
+    let mut seen = Seen::nothing();
     let begun = reactor::now();
     let mut last = begun;
     while last - begun < for_ns {
@@ -64,7 +79,7 @@ mod tests {
     #[test]
     fn jumps_are_not_work() {
         let slice = Duration::from_millis(50);
-        let Some(found) = measure(&[], slice).unwrap() else { return };
+        let Some(found) = measure(&[], slice).unwrap().found() else { return };
         assert!(found.every_ns <= slice.as_nanos() as u64 && found.lasts.min > FELT_NS * 99 / 100, "{found:?}");
     }
 }

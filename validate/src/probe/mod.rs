@@ -115,7 +115,7 @@ pub fn run(folder: &Path, options: Options, progress: &Progress) -> Result<Probe
     progress("processor", 0.0);
     let host = host::describe(slice(0.01))?;
     let cpus = host::usable_cpus();
-    let interruptions = interruptions::measure(&cpus[..cpus.len().min(CPUS_MAX)], slice(0.05))?;
+    let interruptions = interruptions::measure(&cpus[..cpus.len().min(CPUS_MAX)], slice(0.05))?.found();
     progress("loopback", 0.07);
     // As `orrery validate` deals them out: the first serves, the last drives.
     let of = |cpu: Option<&usize>| cpu.copied().filter(|_| cpus.len() > 1);

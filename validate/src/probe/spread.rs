@@ -1,6 +1,7 @@
 //! A latency distribution as a probe keeps it: the points that a profile's `Quantiles` have.
 
 use hdrhistogram::Histogram;
+use hwprofiles::{Figure, Quantiles, Standing};
 use serde::{Deserialize, Serialize};
 
 /// All in ns. `max` is at 1 in 10,240, where the profiles' tails end; of few samples it is the longest.
@@ -27,6 +28,19 @@ impl Spread {
             p95: at(0.95),
             p99: at(0.99),
             max: at(1.0 - 1.0 / 10_240.0),
+        }
+    }
+
+    /// `source` says how it was measured.
+    pub fn quantiles(&self, source: &str) -> Quantiles {
+        let figure = |ns: u64| Figure::new(ns as f64, Standing::Measured, source);
+        Quantiles {
+            min: figure(self.min),
+            low: figure(self.p05),
+            mid: figure(self.p50),
+            high: figure(self.p95),
+            p99: Some(figure(self.p99)),
+            max: figure(self.max),
         }
     }
 

@@ -132,10 +132,7 @@ impl Node {
         };
         let mut answers: Vec<(Vec<Partition>, bool)> = Vec::new();
         self.gather(decision, consistency, timeout, ask, |answer, _| answers.push(answer)).await?;
-        match (answers.pop(), answers.is_empty()) {
-            (Some(only), true) => Ok(only),
-            (last, _) => Ok(merge_scans(answers.into_iter().chain(last).collect(), table)),
-        }
+        Ok(merge_scans(answers, table))
     }
 
     /// Asks the decision's targets, and spares when some fail, until the level is met; gives every answer to `take`.
@@ -196,7 +193,10 @@ impl Node {
 
 /// Merges the replicas' answers to one scan. An answer that was cut short says nothing of what lies behind its last
 /// row, so everything behind the earliest such cut is left for the next page.
-fn merge_scans(answers: Vec<(Vec<Partition>, bool)>, table: &TableDef) -> (Vec<Partition>, bool) {
+fn merge_scans(mut answers: Vec<(Vec<Partition>, bool)>, table: &TableDef) -> (Vec<Partition>, bool) {
+    if answers.len() < 2 {
+        return answers.pop().unwrap_or_default();
+    }
     let order = |p: &Partition| (Token::of_key(&p.key), p.key.clone());
     let cut = answers
         .iter()

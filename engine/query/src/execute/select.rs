@@ -269,9 +269,10 @@ impl Node {
                 });
                 for partition in partitions {
                     match collector.take(&partition)? {
-                        Flow::More => reactor::time::end_turn().await,
+                        Flow::More => {}
                         flow => return Ok(flow),
                     }
+                    reactor::time::end_turn().await;
                 }
                 let Some((key, clustering)) = last else { break };
                 let clustering = clustering.filter(|_| collector.wants_more_of_partition());

@@ -16,6 +16,7 @@ pub use stored::{BATCHES, PAXOS, is_stored, stored_tables};
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::TokenRange;
@@ -58,6 +59,23 @@ pub fn is_writable(table: &TableDef) -> bool {
     table.keyspace == "system" && ["config", "one_row"].contains(&table.name.as_str())
 }
 
+/// The tokens of one node, which stay what they are.
+#[derive(Debug)]
+pub struct Tokens {
+    pub values: Vec<i64>,
+    /// What the columns `tokens` hold: hundreds of texts, which every driver asks for.
+    texts: Vec<u8>,
+}
+
+impl Tokens {
+    pub(crate) fn of(node: &cluster::Node) -> Self {
+        let values: Vec<i64> = node.tokens.iter().map(|token| token.0).collect();
+        let mut texts: Vec<String> = values.iter().map(i64::to_string).collect();
+        texts.sort();
+        Self { texts: values::set(&texts), values }
+    }
+}
+
 /// One node as the system tables show it.
 #[derive(Clone, Debug)]
 pub struct NodeView {
@@ -67,7 +85,7 @@ pub struct NodeView {
     pub internode_port: u16,
     pub data_centre: String,
     pub rack: String,
-    pub tokens: Vec<i64>,
+    pub tokens: Rc<Tokens>,
     /// Zero: not known.
     pub schema_version: u128,
     /// Of a peer, as seen from here.

@@ -17,12 +17,6 @@ fn list(items: &[String]) -> Vec<u8> {
     collection::write_collection(items.len(), items.iter().map(String::as_bytes))
 }
 
-fn tokens(node: &NodeView) -> Vec<u8> {
-    let mut texts: Vec<String> = node.tokens.iter().map(i64::to_string).collect();
-    texts.sort();
-    set(&texts)
-}
-
 pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Values> {
     let keyspaces = || view.system.keyspaces().chain(view.schema.keyspaces.values());
     let tables = || keyspaces().flat_map(|keyspace| keyspace.tables.values());
@@ -58,7 +52,8 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
             vec![BTreeMap::from([("key", text("timestamps")), ("time", bigint(GENERATION_MS))])]
         }
         ("system_distributed", "cdc_streams_descriptions_v2") => {
-            let mut ring: Vec<Token> = view.nodes().flat_map(|node| node.tokens.iter().copied().map(Token)).collect();
+            let mut ring: Vec<Token> =
+                view.nodes().flat_map(|node| node.tokens.values.iter().copied().map(Token)).collect();
             ring.sort();
             cdc::streams(ring.into_iter()).map(|(end, id)| stream_row(end, id)).collect()
         }
@@ -103,7 +98,7 @@ fn local(view: &View<'_>) -> Values {
         ("rpc_address", inet(node.address)),
         ("rpc_port", int(node.native_port.into())),
         ("schema_version", uuid(node.schema_version)),
-        ("tokens", tokens(node)),
+        ("tokens", node.tokens.texts.clone()),
     ])
 }
 
@@ -115,7 +110,7 @@ fn peer(node: &NodeView) -> Values {
         ("rack", text(&node.rack)),
         ("release_version", text(RELEASE_VERSION)),
         ("rpc_address", inet(node.address)),
-        ("tokens", tokens(node)),
+        ("tokens", node.tokens.texts.clone()),
     ]);
     if node.schema_version != 0 {
         values.insert("schema_version", uuid(node.schema_version));

@@ -105,7 +105,7 @@ fn runtime_info(view: &View<'_>, facts: &Facts) -> Vec<Values> {
 
 fn token_ring(view: &View<'_>) -> Vec<Values> {
     let mut ring: Vec<(i64, &super::NodeView)> =
-        view.nodes().flat_map(|node| node.tokens.iter().map(move |token| (*token, node))).collect();
+        view.nodes().flat_map(|node| node.tokens.values.iter().map(move |token| (*token, node))).collect();
     ring.sort_by_key(|(token, _)| *token);
     let keyspaces = view.schema.keyspaces.values().filter(|keyspace| keyspace.replication != Replication::Local);
     let mut rows = Vec::new();
@@ -128,16 +128,16 @@ fn token_ring(view: &View<'_>) -> Vec<Values> {
 }
 
 fn cluster_status(view: &View<'_>, facts: &Facts) -> Vec<Values> {
-    let tokens: usize = view.nodes().map(|node| node.tokens.len()).sum();
+    let tokens: usize = view.nodes().map(|node| node.tokens.values.len()).sum();
     let load: u64 = facts.stats.iter().flat_map(|stats| stats.tables.values()).map(|table| table.disk_bytes).sum();
     let row = |node: &super::NodeView| {
         let mut values = BTreeMap::from([
             ("peer", inet(node.address)),
             ("dc", text(&node.data_centre)),
             ("host_id", uuid(node.host_id)),
-            ("owns", (node.tokens.len() as f32 / tokens.max(1) as f32).to_be_bytes().to_vec()),
+            ("owns", (node.tokens.values.len() as f32 / tokens.max(1) as f32).to_be_bytes().to_vec()),
             ("status", text("NORMAL")),
-            ("tokens", int(node.tokens.len() as i32)),
+            ("tokens", int(node.tokens.values.len() as i32)),
             ("up", boolean(node.address == view.local.address || node.is_alive)),
         ]);
         if node.address == view.local.address {

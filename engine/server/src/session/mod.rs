@@ -32,10 +32,14 @@ use outbox::Outbox;
 
 /// Cassandra's `native_transport_max_frame_size` since 4.0.
 const BODY_MAX: usize = 16 << 20;
-/// What one receive may bring.
-const RECEIVE_BYTES: usize = 64 << 10;
+/// What one receive may bring. Most connections never need more, and there can be tens of thousands.
+const RECEIVE_BYTES: usize = 4 << 10;
+/// The same once that was not enough.
+const RECEIVE_BYTES_MAX: usize = 64 << 10;
 /// What an answer is taken to need before the first has been given.
 const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
+/// An answer of more is not copied, and is not kept for a client that does not read.
+const LARGE_ANSWER_BYTES: usize = 64 << 10;
 /// Half a frame of more than this counts against the shard's memory for clients.
 const PARTIAL_FREE_BYTES: usize = 64 << 10;
 
@@ -119,12 +123,18 @@ impl Session {
         let mut inbound = Inbound::new(BODY_MAX);
         let mut received = Buf::with_capacity(RECEIVE_BYTES);
         let mut partial: Option<Claim> = None;
+        // What came last took more than a turn.
+        let mut asks_for_much = false;
         loop {
+            let was_full = received.spare() == 0;
             received.clear();
+            if was_full && received.capacity() < RECEIVE_BYTES_MAX {
+                received.reserve(RECEIVE_BYTES_MAX);
+            }
             let (result, buf) = transport.recv(received).await;
             received = buf;
-            if self.stage.get() != Stage::Ready {
-                // Connections that come and go wait behind those that are used.
+            // Connections that come and go, and those that ask for much, wait behind the others.
+            if std::mem::take(&mut asks_for_much) || self.stage.get() != Stage::Ready {
                 reactor::time::give_way().await;
             }
             // Those who were connected before clients were turned away are too, once they speak.
@@ -144,7 +154,7 @@ impl Session {
                     }
                 }
                 arrived = Ok(());
-                reactor::time::end_turn().await;
+                asks_for_much |= reactor::time::end_turn().await;
                 if !self.may_go_on(in_flight_max) {
                     self.progress.wait_until(|| self.may_go_on(in_flight_max) || self.outbox.is_abandoned()).await;
                 }
@@ -255,7 +265,7 @@ impl Session {
         let outcome = match outcome {
             // Of what the client does not read, no more is kept than there is memory for.
             Ok(Outcome::Body(rows))
-                if rows.len() > ANSWER_BYTES_AT_FIRST && self.outbox.is_full(0) && self.budget.is_short() =>
+                if rows.len() > LARGE_ANSWER_BYTES && self.outbox.is_full(0) && self.budget.is_short() =>
             {
                 Err(overloaded())
             }
@@ -281,7 +291,7 @@ impl Session {
         let compression = self.compression.get();
         let encoded = match outcome {
             // Moved: to copy a megabyte into fresh memory would hold up the others.
-            Ok(Outcome::Body(mut rows)) if rows.len() > ANSWER_BYTES_AT_FIRST && self.outbox.is_empty() => {
+            Ok(Outcome::Body(mut rows)) if rows.len() > LARGE_ANSWER_BYTES && self.outbox.is_empty() => {
                 let mut head = Vec::new();
                 let start = begin(&mut head, Opcode::Result, &[]);
                 rows.splice(0..0, head);
