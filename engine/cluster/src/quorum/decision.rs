@@ -137,14 +137,19 @@ pub struct ReadDecision {
     tally: Tally,
     asked: u16,
     data_present: bool,
+    /// The place in ring order of the replica that goes before others as near.
+    turn: usize,
 }
 
 impl ReadDecision {
-    /// Chooses whom to ask: this node before its data centre before the others, in ring order.
+    /// Chooses whom to ask: this node before its data centre before the others. Of those as near, in ring order, `turn`
+    /// says with whom it begins: with a number from the token all are asked as often, and for the same partition the
+    /// same, which then have it in their caches.
     pub fn begin(
         requirement: Requirement,
         replicas: ReplicaSet,
         local: (NodeIndex, crate::topology::DcIndex),
+        turn: u64,
         is_alive: impl FnMut(NodeIndex) -> bool,
     ) -> Result<Self, Unavailable> {
         let alive = mask_of(&replicas, is_alive);
@@ -152,7 +157,8 @@ impl ReadDecision {
         // What cannot count towards the level is not worth asking.
         let useful = mask_of_dcs(&requirement, &replicas) & alive;
         let tally = Tally { requirement, replicas, received: 0, failed: 0, possible: useful, timed_out: false };
-        let mut decision = Self { tally, asked: 0, data_present: false };
+        let turn = (turn % replicas.len().max(1) as u64) as usize;
+        let mut decision = Self { tally, asked: 0, data_present: false, turn };
         while !requirement.satisfied_by(&replicas, decision.asked) {
             let before = requirement.counted(&replicas, decision.asked);
             let Some(bit) =
@@ -172,7 +178,10 @@ impl ReadDecision {
             .enumerate()
             .map(|(at, replica)| (1u16 << at, replica))
             .filter(|(bit, _)| possible & !self.asked & bit != 0 && fits(*bit))
-            .min_by_key(|(bit, (node, dc))| (*node != local.0, *dc != local.1, *bit))
+            .min_by_key(|(bit, (node, dc))| {
+                let place = (bit.trailing_zeros() as usize + replicas.len() - self.turn) % replicas.len();
+                (*node != local.0, *dc != local.1, place)
+            })
             .map(|(bit, _)| bit)
     }
 

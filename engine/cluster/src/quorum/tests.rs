@@ -161,6 +161,22 @@ fn any_is_satisfied_by_a_hint_and_begins_with_no_replica_alive() {
 }
 
 #[test]
+fn replicas_that_are_as_near_are_read_as_often() {
+    let topology = topology(&["a", "a", "a"]);
+    let requirement = Requirement::new(Level::Quorum, &Replication::Simple { replication_factor: 3 }, &topology);
+    let mut asked = [0; 3];
+    for me in 0..3 {
+        for turn in 0..3 {
+            let local = (NodeIndex(me), topology.local().dc);
+            let decision = ReadDecision::begin(requirement, all(&topology), local, turn, |_| true).unwrap();
+            assert!(decision.targets().any(|node| node.0 == me));
+            decision.targets().for_each(|node| asked[usize::from(node.0)] += 1);
+        }
+    }
+    assert_eq!(asked, [6, 6, 6]);
+}
+
+#[test]
 fn reads_ask_the_nearest_and_then_spares() {
     let topology = topology(&["a", "a", "a", "b", "b", "b"]);
     let both = nts(&[("a", 3), ("b", 3)]);
@@ -172,7 +188,7 @@ fn reads_ask_the_nearest_and_then_spares() {
     }
     let begin = |level, dead: &[u16]| {
         let requirement = Requirement::new(level, &both, &topology);
-        ReadDecision::begin(requirement, set, local, |node| !dead.contains(&node.0))
+        ReadDecision::begin(requirement, set, local, 0, |node| !dead.contains(&node.0))
     };
     let targets = |decision: &ReadDecision| decision.targets().map(|node| node.0).collect::<Vec<_>>();
 

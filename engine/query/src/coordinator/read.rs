@@ -44,7 +44,7 @@ impl Node {
             return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
         }
         let local = (self.me(), self.topology.local().dc);
-        let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
+        let decision = ReadDecision::begin(requirement, replicas, local, token.0 as u64, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
         self.trace(|| {
             let targets = self.addresses(decision.targets());
@@ -107,7 +107,8 @@ impl Node {
             return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
         }
         let local = (self.me(), self.topology.local().dc);
-        let decision = ReadDecision::begin(requirement, replicas, local, |node| self.is_alive(node))
+        let turn = command.tokens.1.0 as u64;
+        let decision = ReadDecision::begin(requirement, replicas, local, turn, |node| self.is_alive(node))
             .map_err(|why| unavailable(consistency, why))?;
         self.trace(|| {
             let targets = self.addresses(decision.targets());
