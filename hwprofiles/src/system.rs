@@ -131,10 +131,28 @@ pub struct Memory {
     pub row_cache_fraction: Figure<Ratio>,
     /// The part of that which index blocks may take; the rows have what they leave.
     pub index_cache_fraction: Figure<Ratio>,
-    /// Bytes of a cached item beside its key and values, if known.
-    pub item_overhead: Option<Figure<Bytes>>,
+    /// What a row in memory takes beside its key and values; absent: as much as in this engine.
+    pub overhead: Option<RowOverhead>,
     /// Fraction of the engine's memory that the kernel's page cache gets: 0 with direct I/O.
     pub page_cache_fraction: Figure<Ratio>,
+}
+
+/// Bytes of memory, in memtables and the cache alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowOverhead {
+    pub partition: Figure<Bytes>,
+    /// Of each row in it.
+    pub row: Figure<Bytes>,
+    /// Of each cell in a row.
+    pub cell: Figure<Bytes>,
+}
+
+impl RowOverhead {
+    /// A partition of `rows` rows with `cells` cells each.
+    pub fn of(&self, rows: u64, cells: u64) -> u64 {
+        self.partition.u64() + rows * (self.row.u64() + cells * self.cell.u64())
+    }
 }
 
 /// Bytes of one host, from [`Memory::plan`].

@@ -654,7 +654,11 @@ mod tests {
         let shares: Vec<PhaseShare> = (0..2).flat_map(|p| (0..3).flat_map(move |l| run.shares(p, l))).collect();
         let streams: std::collections::BTreeSet<u64> = shares.iter().map(|s| s.stream).collect();
         assert_eq!((shares.len(), streams.len()), (48, 48));
-        assert_eq!(run.memory().engine, (15 * (1u64 << 30) - 3 * (1 << 29)) / 1000);
+        let memory = run.memory();
+        assert_eq!(memory.engine, (15 * (1u64 << 30) - 3 * (1 << 29)) / 1000);
+        // Scylla has 868 B of a row of which this engine has 300.
+        let rows = |bytes: u64, each: u64| bytes / each;
+        assert_eq!(rows(memory.memtable, 300), rows(memory.engine / 2, 868));
     }
 
     #[test]

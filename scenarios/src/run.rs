@@ -79,7 +79,28 @@ impl Run {
         Target { nodes, table: self.table(), connections_per_host, patience }
     }
 
-    /// Memory of one server, scaled.
+    /// Bytes of this engine's memory for the rows that the system has in a byte of its own.
+    fn rows_alike(&self) -> f64 {
+        let Some(overhead) = self.system.memory.as_ref().and_then(|memory| memory.overhead.as_ref()) else {
+            return 1.0;
+        };
+        let row = self.table().row;
+        let (rows, cells) = (u64::from(row.rows.max(1)), u64::from(row.columns));
+        let content = Row::KEY_BYTES as u64 + rows * cells * u64::from(row.column_bytes);
+        row.memory_bytes() as f64 / (content + overhead.of(rows, cells)) as f64
+    }
+
+    fn index_fraction(&self) -> f64 {
+        self.system.memory.as_ref().map_or(0.0, |memory| memory.index_cache_fraction.f64())
+    }
+
+    /// The part of the memory for the cache that blocks of indexes may take: those are as large as the system's own.
+    pub fn index_cache_fraction(&self) -> f64 {
+        let (index, rows) = (self.index_fraction(), 1.0 - self.index_fraction());
+        index / (index + rows * self.rows_alike())
+    }
+
+    /// Memory of one server, scaled. Of rows it holds as many as the system's own would.
     pub fn memory(&self) -> MemoryPlan {
         let full = match &self.system.memory {
             Some(memory) => memory.plan(self.instance.ram.u64()),
@@ -87,10 +108,13 @@ impl Run {
         };
         let told = |size: Option<Size>, full: u64| size.map_or(full, |size| size.u64());
         let part = |bytes| self.scale.amount(bytes);
+        let of_rows = |bytes: u64| (bytes as f64 * self.rows_alike()) as u64;
+        let cache = told(self.settings.cache, full.row_cache);
+        let index = (cache as f64 * self.index_fraction()) as u64;
         MemoryPlan {
             engine: part(full.engine),
-            memtable: part(told(self.settings.memtable, full.memtable)),
-            row_cache: part(told(self.settings.cache, full.row_cache)),
+            memtable: part(of_rows(told(self.settings.memtable, full.memtable))),
+            row_cache: part(index + of_rows(cache - index)),
             page_cache: part(full.page_cache),
         }
     }

@@ -356,8 +356,7 @@ impl<'a> Simulation<'a> {
     /// Items that the servers' memory for cached rows and memtables holds, by what the system keeps beside each.
     fn footprint(&self, name: &str, footprint: &scenarios::model::Footprint) -> Option<PhaseRecord> {
         let memory = self.run.system.memory.as_ref()?;
-        let overhead = memory.item_overhead.as_ref()?.u64();
-        let item = overhead + footprint.key.u64() + footprint.value.u64();
+        let item = memory.overhead.as_ref()?.of(1, 1) + footprint.key.u64() + footprint.value.u64();
         let plan = memory.plan(self.run.instance.ram.u64());
         let items = ((plan.row_cache + plan.memtable) / item) * u64::from(self.run.nodes);
         let mut record = PhaseRecord::new(name, self.world.now(), Recorder::new(0, 0, None).finish());
@@ -420,8 +419,10 @@ pub fn node_config(run: &Run) -> NodeConfig {
     config.cluster_name = run.scenario.clone();
     config.memtable_bytes = memory.memtable.max(MEMTABLE_MIN_BYTES * u64::from(run.shards().0));
     config.cache_bytes = memory.row_cache;
-    if let Some(memory) = &run.system.memory {
-        config.index_cache_fraction = memory.index_cache_fraction.f64();
+    if let Some(system) = &run.system.memory {
+        config.index_cache_fraction = run.index_cache_fraction();
+        // What rows have is told in the engine's bytes; what they are held against is not.
+        config.backlog_memory_bytes = system.overhead.as_ref().map(|_| memory.engine);
     }
     config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
     config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
@@ -450,7 +451,7 @@ pub fn node_config(run: &Run) -> NodeConfig {
 /// Floors of what is scaled. A flush, and a new segment, take a number of disk operations whatever their size, at
 /// latencies that are not scaled: below these sizes a scaled run would wait for those alone.
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
-const MEMTABLE_MIN_BYTES: u64 = 1 << 20;
+const MEMTABLE_MIN_BYTES: u64 = 256 << 10;
 
 /// One loader shard: connects, then runs its part of phase after phase.
 async fn drive(

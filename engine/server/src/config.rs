@@ -43,6 +43,8 @@ pub struct NodeConfig {
     /// Shares of compactions and flushes that follow nothing; see `storage::Config`.
     pub compaction_static_shares: Option<u32>,
     pub flush_static_shares: Option<u32>,
+    /// Of the whole node; see `storage::Config`.
+    pub backlog_memory_bytes: Option<u64>,
     pub timeouts: Timeouts,
     /// Requests that one connection may have in flight before no more are read from it.
     pub requests_per_connection_max: usize,
@@ -81,6 +83,7 @@ impl NodeConfig {
             compaction_small_bytes: storage.compaction_small_bytes,
             compaction_static_shares: None,
             flush_static_shares: None,
+            backlog_memory_bytes: None,
             timeouts: Timeouts::default(),
             requests_per_connection_max: 1024,
             client_bytes: 256 << 20,
@@ -159,6 +162,7 @@ impl NodeConfig {
             compaction_small_bytes: self.compaction_small_bytes,
             compaction_static_shares: self.compaction_static_shares,
             flush_static_shares: self.flush_static_shares,
+            backlog_memory_bytes: self.backlog_memory_bytes.map(share),
             fault_skip_commitlog_sync: self.fault_skip_commitlog_sync,
             ..storage::Config::new(&self.data_dir, &self.commitlog_dir)
         }

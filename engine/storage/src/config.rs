@@ -38,6 +38,8 @@ pub struct Config {
     /// (ScyllaDB's `compaction_static_shares` and `memtable_flush_static_shares`); statements have 1000.
     pub compaction_static_shares: Option<u32>,
     pub flush_static_shares: Option<u32>,
+    /// What compaction's backlog is held against for its shares; `None`: memtables and cache together.
+    pub backlog_memory_bytes: Option<u64>,
     /// Bytes of rows for which a wide partition's own index has an entry (Cassandra's `column_index_size`).
     pub column_index_bytes: u64,
     /// Bytes of all that is cached of SSTables: partitions, index blocks, data blocks.
@@ -79,6 +81,7 @@ impl Config {
             compaction_mb_per_s: None,
             compaction_static_shares: None,
             flush_static_shares: None,
+            backlog_memory_bytes: None,
             column_index_bytes: 64 << 10,
             cache_bytes: 256 << 20,
             index_cache_fraction: 0.5,

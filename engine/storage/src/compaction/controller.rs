@@ -102,7 +102,8 @@ impl Storage {
         let tables = self.tables_by_id();
         let backlog: f64 = tables.iter().map(|table| backlog_bytes(&table.strategy(config), &table.picture())).sum();
         self.compactions.backlog_bytes.set(backlog as u64);
-        let followed = || shares(backlog, config.memtable_limit_bytes + config.cache_bytes);
+        let memory = config.backlog_memory_bytes.unwrap_or(config.memtable_limit_bytes + config.cache_bytes);
+        let followed = || shares(backlog, memory);
         let shares = config.compaction_static_shares.unwrap_or_else(followed);
         self.compactions.shares.set(shares);
         shares
