@@ -256,6 +256,14 @@ impl BlockFile {
         self.unit - (position % self.unit as u64) as usize
     }
 
+    /// How many of `len` bytes from `offset` the cache does not have.
+    pub fn uncached_bytes(&self, offset: u64, len: usize) -> u64 {
+        let (unit, end) = (self.unit as u64, offset.saturating_add(len as u64).min(self.len));
+        let units = offset / unit..end.div_ceil(unit);
+        let missing = units.filter(|at| !self.cache.contains(self.kind, self.name, *at));
+        missing.map(|at| ((at + 1) * unit).min(end).saturating_sub((at * unit).max(offset))).sum()
+    }
+
     /// `len` bytes from `offset`, fewer at the end of the file.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         self.read_through(offset, len, true).await

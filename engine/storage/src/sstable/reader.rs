@@ -242,6 +242,7 @@ impl Sstable {
         let (mut window_start, mut at) = (from, from);
         // The position of the key, and its promoted index's place and length.
         let mut found: Option<(u64, u64, u64)> = None;
+        // Of the index, what is not in the cache: that has to be checked and parsed.
         let mut read = 0;
         while at < to {
             let rest = window.get((at - window_start) as usize..).unwrap_or_default();
@@ -252,9 +253,9 @@ impl Sstable {
                 }
                 // An entry's head is below 64 KiB and 20 bytes: twice what was too little is soon enough.
                 let len = (to - at).min(INDEX_READ.max(rest.len() as u64 * 2));
+                read += self.index.uncached_bytes(at, len as usize);
                 window = self.index.read(at, len as usize).await?;
                 window_start = at;
-                read += window.len() as u64;
                 continue;
             };
             if let Some((start, promoted, len)) = found {

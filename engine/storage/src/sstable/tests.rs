@@ -342,6 +342,25 @@ fn every_compressor_and_chunk_length() {
 /// For counting instructions: `ORRERY_READS=N`, run by callgrind with two N, says what a read of one SSTable costs whose
 /// blocks are in the cache. `ORRERY_CLASS` is the compressor.
 #[test]
+fn what_the_cache_does_not_have_is_counted() {
+    let def = table(&[], true);
+    let partitions = some_partitions(&def);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_string();
+    reactor::uring::block_on(async move {
+        let sstable = write(&path, &def, 500, &partitions).await;
+        let index = &sstable.index;
+        let len = index.len as usize;
+        assert_eq!(index.uncached_bytes(0, len + 1000), index.len);
+        assert_eq!(index.uncached_bytes(10, 5), 5);
+        assert_eq!(index.uncached_bytes(index.len + 10, 5), 0);
+        index.read(0, 1).await.unwrap();
+        assert_eq!(index.uncached_bytes(0, len), index.len - index.len.min(crate::cache::BLOCK as u64));
+    })
+    .unwrap();
+}
+
+#[test]
 #[ignore = "a measurement, not a check"]
 fn reads_of_one_sstable() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
