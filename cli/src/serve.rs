@@ -265,6 +265,8 @@ fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<No
     config.cache_bytes = mib(args.cache_mib);
     let throughput = args.compaction_throughput.or(file.number("compaction_throughput_mb_per_sec"));
     config.compaction_mb_per_s = throughput.filter(|rate| *rate > 0.0);
+    let window_us = file.number("otc_coalescing_window_us").filter(|us| *us >= 1.0);
+    config.coalescing_window = window_us.map(|us| Duration::from_micros(us as u64));
     Ok(config)
 }
 

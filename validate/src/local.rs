@@ -345,6 +345,9 @@ fn settings(config: &NodeConfig) -> String {
         mib(config.commitlog_segment_bytes),
         mib(config.commitlog_bytes)
     );
+    if let Some(window) = config.coalescing_window {
+        text += &format!("otc_coalescing_window_us: {}\n", window.as_micros());
+    }
     if let Some(node) = config.nodes.first() {
         text += &format!("num_tokens: {}\n", node.num_tokens);
     }

@@ -75,7 +75,8 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     if topology.len() > 1 {
         let addr = topology.local().internode_addr();
         let handler = Rc::new(ReplicaHandler);
-        let messenger = Messenger::start(MessengerConfig::default(), topology.clone(), handler)
+        let messages = MessengerConfig { coalescing_window: config.coalescing_window, ..MessengerConfig::default() };
+        let messenger = Messenger::start(messages, topology.clone(), handler)
             .await
             .map_err(|cause| BootError::Listen { addr, cause })?;
         node.use_messenger(messenger);

@@ -46,6 +46,8 @@ pub struct NodeConfig {
     /// Of the whole node; see `storage::Config`.
     pub backlog_memory_bytes: Option<u64>,
     pub timeouts: Timeouts,
+    /// How long messages to a node may wait for others to leave with. `None`: they do not.
+    pub coalescing_window: Option<Duration>,
     /// Requests that one connection may have in flight before no more are read from it.
     pub requests_per_connection_max: usize,
     /// Further settings by name, as a configuration file has them.
@@ -85,6 +87,7 @@ impl NodeConfig {
             flush_static_shares: None,
             backlog_memory_bytes: None,
             timeouts: Timeouts::default(),
+            coalescing_window: None,
             requests_per_connection_max: 1024,
             client_bytes: 256 << 20,
             fault_skip_commitlog_sync: false,
@@ -115,6 +118,7 @@ impl NodeConfig {
             ("write_request_timeout_in_ms", ms(self.timeouts.write)),
             ("range_request_timeout_in_ms", ms(self.timeouts.range)),
             ("truncate_request_timeout_in_ms", ms(self.timeouts.truncate)),
+            ("otc_coalescing_window_us", self.coalescing_window.unwrap_or_default().as_micros().to_string()),
         ];
         match self.sync {
             SyncMode::Batch => settings.push(("commitlog_sync", "batch".into())),

@@ -202,8 +202,9 @@ impl Messenger {
         let mut version = Buf::with_capacity(HEADER_LEN);
         version.extend_from_slice(&super::handshake::VERSION.to_be_bytes());
         link.push(id, Verb::HELLO.0, RESPONSE, 0, &version);
-        let group = LANE_GROUPS[usize::from(hello.lane.min(1))];
-        drop(reactor::spawn(group, "internode-answer", link.clone().write(connection.clone())));
+        let lane = usize::from(hello.lane.min(1));
+        let write = link.clone().write(connection.clone(), self.coalescing(from, lane));
+        drop(reactor::spawn(LANE_GROUPS[lane], "internode-answer", write));
         let read = link.read(&connection, rest, self.config().frame_max_bytes, |header, payload| {
             self.take_request(&link, from, header, payload);
         });

@@ -81,7 +81,8 @@ impl Messenger {
         };
         *greeted = true;
         self.counters.connects.set(self.counters.connects.get() + 1);
-        drop(reactor::spawn(LANE_GROUPS[lane], "internode-send", link.clone().write(connection.clone())));
+        let write = link.clone().write(connection.clone(), self.coalescing(to, lane));
+        drop(reactor::spawn(LANE_GROUPS[lane], "internode-send", write));
         link.read(&connection, rest, config.frame_max_bytes, |header, payload| self.take_response(header, payload))
             .await
     }

@@ -14,6 +14,7 @@ use reactor::net::Connection;
 use reactor::{Buf, Work};
 
 use super::Payload;
+use super::coalescing::Coalescing;
 use super::frame::{self, FrameError, Header};
 
 /// Room that a receive is offered. As large as Linux's default socket buffer is likely to have ready.
@@ -68,6 +69,8 @@ impl LinkError {
 pub(super) struct Link {
     /// Encoded, not yet taken by the writer.
     queue: RefCell<Buf>,
+    /// Frames in it.
+    queued: Cell<u64>,
     /// The writer's last buffer, empty again.
     spare: RefCell<Buf>,
     /// The writer, when it waits for something to send.
@@ -99,6 +102,7 @@ impl Link {
             return;
         }
         frame::encode(&mut self.queue.borrow_mut(), id, verb, flags, code, payload);
+        self.queued.set(self.queued.get() + 1);
         reactor::charge(Work::MessageEncode, payload.len() as u64);
         if let Some(writer) = self.idle_writer.take() {
             writer.wake();
@@ -136,24 +140,39 @@ impl Link {
         .await
     }
 
-    /// What has been queued, at least a byte; `None` when the link has ended.
-    fn take_queue(&self) -> impl Future<Output = Option<Buf>> + '_ {
+    /// Waits until something is queued; `false` when the link has ended.
+    fn has_queued(&self) -> impl Future<Output = bool> + '_ {
         poll_fn(|cx| {
             if self.closed.get() {
-                return Poll::Ready(None);
+                return Poll::Ready(false);
             }
-            let mut queue = self.queue.borrow_mut();
-            if queue.is_empty() {
+            if self.queue.borrow().is_empty() {
                 remember(&self.idle_writer, cx);
                 return Poll::Pending;
             }
-            Poll::Ready(Some(std::mem::replace(&mut *queue, self.spare.take())))
+            Poll::Ready(true)
         })
     }
 
-    /// The writer task: sends what is queued until the link ends.
-    pub async fn write(self: Rc<Self>, connection: Connection) {
-        while let Some(buf) = self.take_queue().await {
+    /// Lets what is queued wait for what is expected to come soon.
+    async fn coalesce(&self, coalescing: &RefCell<Coalescing>) {
+        let queued = self.queued.get();
+        coalescing.borrow_mut().count(reactor::now(), queued);
+        let wait = coalescing.borrow().wait(queued);
+        if let Some(wait) = wait {
+            self.while_open(Side::Writer, reactor::time::sleep(wait)).await;
+            coalescing.borrow_mut().count(reactor::now(), self.queued.get() - queued);
+        }
+    }
+
+    /// The writer task: sends what is queued until the link ends. `coalescing`: of all that goes to the peer.
+    pub async fn write(self: Rc<Self>, connection: Connection, coalescing: Option<Rc<RefCell<Coalescing>>>) {
+        while self.has_queued().await {
+            if let Some(coalescing) = &coalescing {
+                self.coalesce(coalescing).await;
+            }
+            let buf = self.queue.replace(self.spare.take());
+            self.queued.set(0);
             match self.while_open(Side::Writer, connection.send_all(buf)).await {
                 None => break,
                 Some((Ok(()), mut buf)) => {

@@ -14,6 +14,7 @@ use reactor::Group;
 use reactor::sync::Notify;
 
 use super::call::{Call, CallState};
+use super::coalescing::Coalescing;
 use super::frame::ONE_WAY;
 use super::inbound::Reply;
 use super::lane::Lane;
@@ -30,6 +31,8 @@ pub(super) const LANE_GROUPS: [Group; 2] = [Group::Statement, Group::Maintenance
 #[derive(Default)]
 pub(super) struct Peer {
     pub lanes: [Lane; 2],
+    /// Of all messages of statements to the node, requests and answers.
+    coalescing: Option<Rc<RefCell<Coalescing>>>,
     pub alive: Cell<bool>,
     pub schema_version: Cell<Option<u128>>,
     /// When a heartbeat was answered last.
@@ -144,13 +147,16 @@ impl Messenger {
             0 => Some(reactor::net::listen(config.listen.unwrap_or(topology.local().internode_addr())).await?),
             _ => None,
         };
+        let window = config.coalescing_window;
+        let coalescing = || window.map(|window| Rc::new(RefCell::new(Coalescing::new(window))));
+        let peer = || Peer { coalescing: coalescing(), ..Peer::default() };
         let messenger = Rc::new_cyclic(|me| Messenger {
             me: me.clone(),
             config,
             handler: RefCell::new(Some(handler)),
             shard,
             shards,
-            peers: topology.nodes().iter().map(|_| Peer::default()).collect(),
+            peers: topology.nodes().iter().map(|_| peer()).collect(),
             topology,
             outstanding: RefCell::default(),
             sweeper: Sweeper::default(),
@@ -361,6 +367,11 @@ impl Messenger {
 
     pub(super) fn peer(&self, node: NodeIndex) -> &Peer {
         &self.peers[node.as_usize()]
+    }
+
+    /// What the writers of a lane's connections with the node share.
+    pub(super) fn coalescing(&self, node: NodeIndex, lane: usize) -> Option<Rc<RefCell<Coalescing>>> {
+        self.peer(node).coalescing.clone().filter(|_| lane != CONTROL)
     }
 
     pub(super) fn handler(&self) -> Option<Rc<dyn Handler>> {

@@ -14,6 +14,7 @@
 //! Nothing here retries a request: that is for whoever knows whether it may be repeated.
 
 mod call;
+mod coalescing;
 mod frame;
 mod handshake;
 mod inbound;
@@ -148,6 +149,8 @@ pub struct MessengerConfig {
     pub outstanding_max: usize,
     /// Bytes that may wait to be sent to one node: two frames of the largest size.
     pub queue_max_bytes: usize,
+    /// Messages may wait so long for others to leave with; `None`: each leaves at once.
+    pub coalescing_window: Option<Duration>,
 }
 
 impl Default for MessengerConfig {
@@ -163,6 +166,7 @@ impl Default for MessengerConfig {
             frame_max_bytes: 32 << 20,
             outstanding_max: 65_536,
             queue_max_bytes: 64 << 20,
+            coalescing_window: None,
         }
     }
 }

@@ -128,8 +128,17 @@ fn every_node_answers_every_node() {
 
 #[test]
 fn many_requests_share_a_connection_and_each_gets_its_own_answer() {
-    run(async {
-        let (_, nodes) = three(quick()).await;
+    many_requests(quick());
+}
+
+#[test]
+fn what_waits_for_others_to_leave_with_is_answered_too() {
+    many_requests(MessengerConfig { coalescing_window: Some(Duration::from_micros(200)), ..quick() });
+}
+
+fn many_requests(config: MessengerConfig) {
+    run(async move {
+        let (_, nodes) = three(config).await;
         let (messenger, _) = &nodes[0];
         let connects = messenger.counters().connects.get();
         let answers = Rc::new(RefCell::new(Vec::new()));
