@@ -27,6 +27,8 @@ pub struct ShardConfig {
     pub index: usize,
     /// Shards of the host.
     pub count: usize,
+    /// Processors that take this shard's tasks: one, unless a world has a pool of threads work for one shard.
+    pub processors: usize,
     /// A group runs at most this long before the next pick. Seastar's default, 0.5 ms.
     pub task_quota_ns: u64,
     /// A poll longer than this is reported with its task's name. Scylla's default, 25 ms.
@@ -37,7 +39,7 @@ pub struct ShardConfig {
 
 impl ShardConfig {
     pub fn new(index: usize, count: usize) -> Self {
-        Self { index, count, task_quota_ns: 500_000, stall_ns: 25_000_000, io: IoConfig::default() }
+        Self { index, count, processors: 1, task_quota_ns: 500_000, stall_ns: 25_000_000, io: IoConfig::default() }
     }
 }
 

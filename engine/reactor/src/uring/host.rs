@@ -188,6 +188,7 @@ fn run<Fut: Future<Output = ()> + 'static>(
     let shard_config = ShardConfig {
         index,
         count: config.shards,
+        processors: 1,
         task_quota_ns: config.task_quota.as_nanos() as u64,
         stall_ns: config.stall.as_nanos() as u64,
         io: config.io.clone(),
