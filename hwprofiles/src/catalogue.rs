@@ -13,7 +13,7 @@ use crate::instance::{Instance, InstanceFile};
 use crate::nearest::nearest;
 use crate::network::Network;
 use crate::processor::Processor;
-use crate::system::System;
+use crate::system::{System, Threading};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -132,6 +132,11 @@ impl Profiles {
                     let old = system.pauses.as_ref().and_then(|pauses| pauses.old.as_ref());
                     let rises = old.is_none_or(|old| old.pause.sampler().is_some());
                     rising(&document, &["pauses", "old", "pause"], rises)?;
+                    let rises = match &system.threading {
+                        Threading::Pool { wake: Some(wake), .. } => wake.sampler().is_some(),
+                        _ => true,
+                    };
+                    rising(&document, &["threading", "pool", "wake"], rises)?;
                     system_files.insert(system.name.clone(), (system, document));
                 }
                 other => unreachable!("folder {other} is not a kind of profile"),

@@ -23,6 +23,8 @@ pub struct System<C = CostTable> {
     /// Absent for a loading client.
     pub commitlog: Option<Commitlog>,
     pub throttles: Throttles,
+    /// How long messages between nodes may wait for others to leave with; absent: they do not.
+    pub coalescing_window: Option<Figure<Time>>,
     pub pauses: Option<Pauses>,
     /// Absent where controllers set them.
     #[serde(default)]
@@ -40,7 +42,7 @@ pub struct System<C = CostTable> {
 impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
-        let Self { throttles, pauses, shares, task_quota, busy_poll, turn, .. } = self;
+        let Self { throttles, coalescing_window, pauses, shares, task_quota, busy_poll, turn, .. } = self;
         System {
             name,
             about,
@@ -52,6 +54,7 @@ impl System<CostFile> {
             page_cache,
             commitlog,
             throttles,
+            coalescing_window,
             pauses,
             shares,
             task_quota,
@@ -82,6 +85,9 @@ pub enum Threading {
         /// Threads that take clients' requests.
         native_transport: Figure<Count>,
         concurrent_compactors: Figure<Count>,
+        /// From a thread's being given something to do, on a processor that idles, to its doing it; absent: what the
+        /// instance says.
+        wake: Option<Quantiles>,
         /// What threads lose to each other's locks; absent: the costs say it all.
         contention: Option<Contention>,
     },
@@ -222,16 +228,40 @@ pub struct Throttles {
     pub compaction: Option<Figure<Bandwidth>>,
 }
 
-/// Stop-the-world collections of a young generation: one each time `young` bytes have been allocated.
+/// Stop-the-world collections of a young generation: one each time it is full, as long as copying what is alive in it
+/// takes. What nothing refers to any more costs nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pauses {
+    /// What the young generation may grow to: eden, and what survived earlier collections.
     pub young: Figure<Bytes>,
-    /// Garbage of a client operation at its coordinator and replicas together, spread over those nodes.
+    /// Allocated by one node for its part of an operation: coordinating it, or a replica's write or read.
     pub allocated: Figure<BytesPerOp>,
+    /// Of every collection, beside copying: threads come to a stop, stacks and other roots are scanned.
     pub pause: Quantiles,
+    /// What copying adds; absent: all that was allocated is dead.
+    pub survivors: Option<Survivors>,
     /// What outlives young collections, and the pauses that it makes.
     pub old: Option<OldCollections>,
+}
+
+/// What survives a young collection is copied: into a survivor space, again at each later one, at last into the old
+/// generation. The age at which that is, the tenuring threshold, sinks until the younger ones fill `desired` at most
+/// (HotSpot, `AgeTable::compute_tenuring_threshold`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Survivors {
+    /// Of what a replica's write allocates, what its memtable refers to until it is flushed.
+    pub retained: Figure<BytesPerOp>,
+    /// All collecting threads together.
+    pub copying: Figure<Bandwidth>,
+    /// The largest tenuring threshold.
+    pub tenuring: Figure<Count>,
+    pub desired: Figure<Bytes>,
+    /// A collector that aims at this pause collects earlier where it expects a longer one.
+    pub target: Option<Figure<Time>>,
+    /// And yet not before so much was allocated.
+    pub least: Option<Figure<Bytes>>,
 }
 
 /// A pause each time `every` bytes have come into the old generation.

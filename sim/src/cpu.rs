@@ -14,8 +14,9 @@ pub(crate) struct Cost {
     /// ns << FRACTION_BITS
     pub fixed: u64,
     pub per_byte: u64,
-    /// Bytes of garbage left behind.
+    /// Bytes allocated on a heap that is collected, and those of them that stay alive.
     pub garbage: u64,
+    pub retained: u64,
 }
 
 /// Costs of all kinds of work.
@@ -109,9 +110,10 @@ impl CpuModel {
         (cost.fixed, cost.per_byte) = (fraction(fixed_ns), fraction(ns_per_byte));
     }
 
-    /// `bytes` of garbage each time `work` is done.
-    pub fn set_garbage(&mut self, work: Work, bytes: u64) {
-        self.costs[work as usize].garbage = bytes;
+    /// `bytes` of a heap that is collected each time `work` is done, of which `retained` stay alive.
+    pub fn set_garbage(&mut self, work: Work, bytes: u64, retained: u64) {
+        let cost = &mut self.costs[work as usize];
+        (cost.garbage, cost.retained) = (bytes, retained);
     }
 
     pub fn from_profiles(instance: &Instance, system: &System) -> Self {
@@ -142,11 +144,12 @@ impl CpuModel {
         let poll = system.costs.on(instance, Work::Poll.name()).fixed_ns.max(POLL_FLOOR_NS);
         model.set(Work::Poll, poll, 0.0);
         if let Some(pauses) = &system.pauses {
-            // An operation at replication factor 3 is one coordination and about three accesses of a memtable.
-            let share = pauses.allocated.u64() / 4;
-            for work in [Work::CoordinateRead, Work::CoordinateWrite, Work::MemtableRead, Work::MemtableInsert] {
-                model.set_garbage(work, share);
+            let allocated = pauses.allocated.u64();
+            for work in [Work::CoordinateRead, Work::CoordinateWrite, Work::MemtableRead] {
+                model.set_garbage(work, allocated, 0);
             }
+            let retained = pauses.survivors.as_ref().map_or(0, |survivors| survivors.retained.u64());
+            model.set_garbage(Work::MemtableInsert, allocated, retained);
         }
         model
     }

@@ -17,6 +17,7 @@ use crate::disk::page_cache::{PageCache, PageCacheModel};
 use crate::disk::part::channels::Channels;
 use crate::disk::tree::{Errno, InodeId, Tree};
 use crate::disk::write_back::Dirty;
+use crate::heap::Heap;
 use crate::kernel::event::{ConnectionId, Event, Side};
 use crate::model::HostModel;
 use crate::nic::Nic;
@@ -127,9 +128,7 @@ pub(crate) struct Host {
     pub state: Cell<State>,
     pub paused: Cell<bool>,
     pub skew_ns: Cell<i64>,
-    pub garbage: Cell<u64>,
-    /// Of it, what is in the old generation since that was collected.
-    promoted: Cell<u64>,
+    pub heap: Heap,
     pub tree: RefCell<Tree>,
     pub devices: RefCell<Vec<Device>>,
     pub page_cache: RefCell<PageCache>,
@@ -169,8 +168,7 @@ impl Host {
             state: Cell::new(State::Off),
             paused: Cell::new(false),
             skew_ns: Cell::new(model.clock_skew_ns),
-            garbage: Cell::new(0),
-            promoted: Cell::new(0),
+            heap: Heap::default(),
             tree: RefCell::new(Tree::new(&mounts)),
             devices: RefCell::new(model.disks.iter().enumerate().map(device).collect()),
             page_cache: RefCell::new(PageCache::new(PageCacheModel {
@@ -322,7 +320,8 @@ impl World {
             let seat = self.add_seat(&host, index);
             let usual = ShardConfig::new(index, shards);
             let task_quota_ns = host.model.task_quota_ns.unwrap_or(usual.task_quota_ns);
-            let config = ShardConfig { io: host.model.io.clone(), task_quota_ns, ..usual };
+            let processors = host.model.cpus_per_shard;
+            let config = ShardConfig { processors, io: host.model.io.clone(), task_quota_ns, ..usual };
             let shard = Shard::new(config, seat.clone(), {
                 let notices = self.notices();
                 let seat = seat.id;
@@ -410,20 +409,11 @@ impl World {
         }
     }
 
-    /// Stops the host when its young generation is full.
+    /// Stops the host when its young generation is to be collected.
     #[inline]
     pub(crate) fn collect_garbage(&self, host: &Host, at: u64) {
         let Some(pauses) = &host.model.pauses else { return };
-        if host.garbage.get() >= pauses.young_bytes {
-            host.garbage.set(host.garbage.get() - pauses.young_bytes);
-            let mut ns = pauses.pause.sample(host.pause_random.borrow_mut().next_u64());
-            if let Some(old) = &pauses.old {
-                let promoted = host.promoted.get() + (pauses.young_bytes as f64 * old.promoted) as u64;
-                host.promoted.set(promoted % old.every_bytes);
-                if promoted >= old.every_bytes {
-                    ns += old.pause.sample(host.pause_random.borrow_mut().next_u64());
-                }
-            }
+        if let Some(ns) = host.heap.collect(pauses, || host.pause_random.borrow_mut().next_u64()) {
             self.stop_host(host, at, ns);
         }
     }

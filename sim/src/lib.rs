@@ -25,6 +25,7 @@ pub mod cluster;
 mod cpu;
 pub mod disk;
 pub mod faults;
+mod heap;
 pub mod history;
 mod host;
 pub mod kernel;
@@ -47,8 +48,8 @@ pub use cpu::{ContentionModel, CpuModel, SiblingModel};
 pub use host::{BootContext, Crash, HostCounters, HostId};
 pub use latency::Latency;
 pub use model::{
-    DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, InterruptionModel, NetworkModel, NicModel,
-    OldModel, PauseModel,
+    CopyingModel, DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, InterruptionModel, NetworkModel,
+    NicModel, OldModel, PauseModel,
 };
 pub use nic::links::LinkFault;
 pub use random::{Generator, Stream};

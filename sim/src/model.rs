@@ -37,10 +37,24 @@ pub struct InterruptModel {
 
 #[derive(Clone, Debug)]
 pub struct PauseModel {
-    /// A pause each time the host has left this many bytes of garbage.
+    /// A pause each time this many bytes are young: allocated since the last one, or survivors.
     pub young_bytes: u64,
+    /// Of every collection.
     pub pause: Latency,
+    /// What copying survivors adds; `None`: there are none.
+    pub copying: Option<CopyingModel>,
     pub old: Option<OldModel>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct CopyingModel {
+    pub bytes_per_s: f64,
+    pub tenuring_max: usize,
+    /// Younger survivors than those that become old take so much at most.
+    pub desired_bytes: u64,
+    /// Collects as soon as it expects a longer pause, but not before `least_bytes` were allocated.
+    pub target_ns: Option<u64>,
+    pub least_bytes: u64,
 }
 
 /// A longer pause, with a young one, each time so much has been promoted.
@@ -207,7 +221,11 @@ impl HostModel {
             cpu: CpuModel::from_profiles(instance, system),
             idle: IdleModel {
                 busy_poll_ns: system.busy_poll.as_ref().map_or(0, |time| time.u64()),
-                wake: instance.wake.as_ref().and_then(|wake| Some(Latency::from_sampler(&wake.sampler()?, 1))),
+                wake: match &system.threading {
+                    Threading::Pool { wake: Some(wake), .. } => Some(wake),
+                    _ => instance.wake.as_ref(),
+                }
+                .and_then(|wake| Some(Latency::from_sampler(&wake.sampler()?, 1))),
                 doze: instance
                     .doze
                     .as_ref()
@@ -240,7 +258,15 @@ impl HostModel {
                     let (promoted, every_bytes) = (old.promoted.f64(), old.every.u64().max(1));
                     Some(OldModel { promoted, every_bytes, pause: latency(&old.pause)? })
                 });
-                Some(PauseModel { young_bytes: pauses.young.u64().max(1), pause: latency(&pauses.pause)?, old })
+                let copying = pauses.survivors.as_ref().map(|survivors| CopyingModel {
+                    bytes_per_s: survivors.copying.f64(),
+                    tenuring_max: survivors.tenuring.u64() as usize,
+                    desired_bytes: survivors.desired.u64(),
+                    target_ns: survivors.target.as_ref().map(|target| target.u64()),
+                    least_bytes: survivors.least.as_ref().map_or(0, |least| least.u64()),
+                });
+                let (young_bytes, pause) = (pauses.young.u64().max(1), latency(&pauses.pause)?);
+                Some(PauseModel { young_bytes, pause, copying, old })
             }),
             is_buffered: system.io == hwprofiles::IoMode::Buffered,
             page_cache_bytes: system.memory.as_ref().map_or(0, |memory| memory.plan(instance.ram.u64()).page_cache),

@@ -4,8 +4,12 @@
 //!    a CPU is free. A run is one poll while CPUs idle, so that they share what there is to do; else a quantum.
 //! 2. What a run makes runnable, and what it finds done at once, takes effect when the run ends: a chain of tasks takes
 //!    the sum of its polls, however many CPUs idle beside it.
-//! 3. The engine's own state is touched at the run's beginning already. That is earlier than on hardware, by at most a
+//! 3. Another thread takes what a run makes runnable, on the CPU that has idled longest: that takes its time to wake,
+//!    and the run begins then. Where none idles, a CPU that ends a run goes on with the next at once.
+//! 4. The engine's own state is touched at the run's beginning already. That is earlier than on hardware, by at most a
 //!    run's length.
+
+use std::collections::VecDeque;
 
 use reactor::{Group, Shard, SlotId};
 
@@ -14,6 +18,9 @@ use crate::disk::tree::Errno;
 use crate::kernel::event::Event;
 use crate::seat::Seat;
 use crate::world::World;
+
+/// Linux lets timers of ordinary threads come so much later, to wake processors less often (prctl(2), timer slack).
+pub(crate) const TIMER_SLACK_NS: u64 = 50_000;
 
 /// A run whose CPU is busy until `ends_at`.
 pub(crate) struct PoolRun {
@@ -26,6 +33,8 @@ pub(crate) struct Pool {
     cpus: usize,
     /// In no order; at most one for each CPU.
     runs: Vec<PoolRun>,
+    /// Since when each of the other CPUs has had nothing to do, in that order.
+    idle_since: VecDeque<u64>,
     next_ticket: u64,
     /// No run begins before: the host stands still.
     stopped_until: u64,
@@ -39,6 +48,7 @@ impl Pool {
         Self {
             cpus,
             runs: Vec::with_capacity(cpus),
+            idle_since: vec![0; cpus].into(),
             next_ticket: 1,
             stopped_until: 0,
             waiting: Default::default(),
@@ -59,7 +69,9 @@ impl Pool {
     fn take_ended(&mut self, now: u64) -> Option<PoolRun> {
         let first = |(_, run): &(usize, &PoolRun)| (run.ends_at, run.ticket);
         let (index, _) = self.runs.iter().enumerate().filter(|(_, run)| run.ends_at <= now).min_by_key(first)?;
-        Some(self.runs.swap_remove(index))
+        let run = self.runs.swap_remove(index);
+        self.idle_since.push_back(run.ends_at);
+        Some(run)
     }
 }
 
@@ -86,7 +98,7 @@ impl World {
             return;
         }
         seat.begin_run(now);
-        shard.fire_timers(now);
+        shard.fire_timers(now.saturating_sub(TIMER_SLACK_NS));
         seat.deliver_messages(shard);
         seat.deliver_done(shard);
         while shard.has_work() && pool.borrow().stopped_until <= now {
@@ -98,7 +110,9 @@ impl World {
             if is_full {
                 break;
             }
-            seat.begin_run(now);
+            let idle_since = pool.borrow_mut().idle_since.pop_front().unwrap_or(now);
+            let begins_at = now + seat.wake_ns(now - idle_since.min(now));
+            seat.begin_run(begins_at);
             seat.set_pace(seat.host.pool_pace(pool.borrow().runs.len() + 1));
             shard.run_holding(if is_last { self.quantum_ns() } else { 0 }, ticket);
             let used_ns = seat.used_in_run_ns().max(1);
@@ -107,7 +121,7 @@ impl World {
                 seat.contended_ns.set(seat.contended_ns.get() + lost_ns);
             }
             self.trace().note("cpu", used_ns);
-            let ends_at = now + used_ns;
+            let ends_at = begins_at + used_ns;
             pool.borrow_mut().runs.push(PoolRun { ends_at, ticket, done: seat.take_done() });
             self.schedule(ends_at, Event::Run { seat: seat.id });
             self.collect_garbage(&seat.host, now);

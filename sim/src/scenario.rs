@@ -444,6 +444,8 @@ pub fn node_config(run: &Run) -> NodeConfig {
             run.scale.amount(commitlog.total.u64()).max(4 * SEGMENT_MIN_BYTES * u64::from(run.shards().0));
     }
     let throttle = run.system.throttles.compaction.as_ref();
+    let window = run.system.coalescing_window.as_ref();
+    config.coalescing_window = window.map(|window| Duration::from_nanos(window.u64()));
     config.compaction_mb_per_s = throttle.map(|limit| limit.f64() / 1e6);
     config
 }

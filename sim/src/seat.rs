@@ -247,11 +247,15 @@ impl Seat {
         if free_at >= now {
             return free_at;
         }
-        let random = || self.wake_random.borrow_mut().next_u64();
-        let begins_at = now + self.host.model.idle.wake_ns(now - free_at, random);
+        let begins_at = now + self.wake_ns(now - free_at);
         self.was_woken.set(begins_at > now);
         self.cpu_free_at.set(begins_at);
         begins_at
+    }
+
+    /// What it takes to wake a CPU that has idled for so long.
+    pub fn wake_ns(&self, idle_ns: u64) -> u64 {
+        self.host.model.idle.wake_ns(idle_ns, || self.wake_random.borrow_mut().next_u64())
     }
 
     /// Its CPU works, or will at once.
@@ -500,7 +504,7 @@ impl Backend for Seat {
         if work == Work::Poll {
             self.polls.set(self.polls.get() + 1);
         } else if cost.garbage > 0 {
-            self.host.garbage.set(self.host.garbage.get() + cost.garbage);
+            self.host.heap.allocate(cost.garbage, cost.retained);
         }
     }
 

@@ -24,6 +24,7 @@ use crate::kernel::queue::Queue;
 use crate::kernel::trace::{Place, Trace, Window};
 use crate::model::NetworkModel;
 use crate::nic::links::Network;
+use crate::pool::TIMER_SLACK_NS;
 use crate::random::{Generator, Stream};
 use crate::seat::{NEVER, Seat, Waiter};
 use crate::slab::Slab;
@@ -274,7 +275,8 @@ impl World {
             seat.timer_at.set(NEVER);
             if !is_run {
                 // The timer may have been unset since.
-                let due = seat.shard().and_then(|shard| shard.next_timer());
+                let slack_ns = if seat.pool.is_some() { TIMER_SLACK_NS } else { 0 };
+                let due = seat.shard().and_then(|shard| shard.next_timer()).map(|due| due + slack_ns);
                 if due.is_none_or(|due| due > at) {
                     return self.arm_timer(&seat, due);
                 }
@@ -310,7 +312,7 @@ impl World {
                 if !seat.is_armed.get() {
                     seat.is_armed.set(shard.remote().prepare_sleep());
                 }
-                self.arm_timer(&seat, shard.next_timer());
+                self.arm_timer(&seat, shard.next_timer().map(|due| due + TIMER_SLACK_NS));
                 continue;
             }
             if seat.cpu_free_at.get() > now {

@@ -79,8 +79,8 @@ fn messages_between_shards_are_answered() {
 /// How long a host stands still in 10 s, in ms, whose first shard leaves 1,000 bytes of garbage every 100 us; and how
 /// often that came to its turn.
 fn collections(mut model: HostModel, old: Option<OldModel>) -> (u64, usize) {
-    model.cpu.set_garbage(Work::MemtableInsert, 1000);
-    model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), old });
+    model.cpu.set_garbage(Work::MemtableInsert, 1000, 0);
+    model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), copying: None, old });
     let outcome = sim::run(1, Settings::default(), |world| {
         let host = world.add_host(ip(1), model.clone());
         let log = Log::new();
@@ -137,10 +137,11 @@ fn a_task_woken_by_the_experiment_runs() {
 }
 
 /// How long `chains` chains of ten tasks, each waking the next after 100 us of work, take on a pool of `cpus`.
-fn chains_on_a_pool(chains: usize, cpus: usize) -> u64 {
+fn chains_on_a_pool(chains: usize, cpus: usize, wake: Option<Latency>) -> u64 {
     sim::run(1, Settings::default(), |world| {
         let mut model = model(1);
         model.cpus_per_shard = cpus;
+        model.idle.wake = wake.clone();
         model.cpu.set(Work::MemtableInsert, 100_000.0, 0.0);
         let host = world.add_host(ip(1), model);
         let log = Log::new();
@@ -172,11 +173,46 @@ fn chains_on_a_pool(chains: usize, cpus: usize) -> u64 {
 #[test]
 fn a_pool_does_as_much_at_once_as_it_has_processors() {
     let near = |ns: u64, expect: u64| assert!((expect..expect * 12 / 10).contains(&ns), "{ns} for {expect}");
-    near(chains_on_a_pool(1, 8), MS); // a chain gains nothing
-    near(chains_on_a_pool(8, 8), MS);
-    near(chains_on_a_pool(16, 8), 2 * MS);
-    near(chains_on_a_pool(16, 2), 8 * MS);
-    near(chains_on_a_pool(4, 1), 4 * MS);
+    near(chains_on_a_pool(1, 8, None), MS); // a chain gains nothing
+    near(chains_on_a_pool(8, 8, None), MS);
+    near(chains_on_a_pool(16, 8, None), 2 * MS);
+    near(chains_on_a_pool(16, 2, None), 8 * MS);
+    near(chains_on_a_pool(4, 1, None), 4 * MS);
+    // Ten times a link and back to its chain, on another processor that sleeps; none sleeps where there is enough to do.
+    let wake = Some(Latency::constant(40_000));
+    near(chains_on_a_pool(1, 8, wake.clone()), 1_800_000);
+    near(chains_on_a_pool(16, 2, wake), 8 * MS);
+}
+
+#[test]
+fn what_would_run_in_place_is_shared_out_on_a_pool() {
+    let time = |cpus| {
+        sim::run(1, Settings::default(), |world| {
+            let mut model = model(1);
+            model.cpus_per_shard = cpus;
+            model.cpu.set(Work::MemtableInsert, 100_000.0, 0.0);
+            let host = world.add_host(ip(1), model);
+            let done = Log::new();
+            let log = done.clone();
+            world.boot(host, move |_| {
+                let log = log.clone();
+                async move {
+                    for _ in 0..4 {
+                        let log = log.clone();
+                        reactor::run_or_spawn(Group::Statement, "work", async move {
+                            charge(Work::MemtableInsert, 0);
+                            log.push(reactor::now());
+                        });
+                    }
+                }
+            });
+            world.run_until_idle();
+            done.all().into_iter().max().unwrap()
+        })
+        .value
+    };
+    assert!((400_000..410_000).contains(&time(1)), "{}", time(1));
+    assert!((100_000..110_000).contains(&time(4)), "{}", time(4));
 }
 
 #[test]
