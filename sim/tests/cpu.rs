@@ -178,7 +178,7 @@ fn a_pool_does_as_much_at_once_as_it_has_processors() {
     near(chains_on_a_pool(16, 8, None), 2 * MS);
     near(chains_on_a_pool(16, 2, None), 8 * MS);
     near(chains_on_a_pool(4, 1, None), 4 * MS);
-    // Ten times a link and back to its chain, on another processor that sleeps; none sleeps where there is enough to do.
+    // Ten times a link and back to its chain, each on a processor that sleeps; none sleeps where there is enough to do.
     let wake = Some(Latency::constant(40_000));
     near(chains_on_a_pool(1, 8, wake.clone()), 1_800_000);
     near(chains_on_a_pool(16, 2, wake), 8 * MS);
