@@ -178,9 +178,10 @@ fn a_pool_does_as_much_at_once_as_it_has_processors() {
     near(chains_on_a_pool(16, 8, None), 2 * MS);
     near(chains_on_a_pool(16, 2, None), 8 * MS);
     near(chains_on_a_pool(4, 1, None), 4 * MS);
-    // Ten times a link and back to its chain, each on a processor that sleeps; none sleeps where there is enough to do.
+    // Ten links, and nine times back to the chain, each on a processor that sleeps; none sleeps where there is enough to
+    // do.
     let wake = Some(Latency::constant(40_000));
-    near(chains_on_a_pool(1, 8, wake.clone()), 1_800_000);
+    near(chains_on_a_pool(1, 8, wake.clone()), MS + 19 * 40_000);
     near(chains_on_a_pool(16, 2, wake), 8 * MS);
 }
 
@@ -220,8 +221,9 @@ fn a_pool_stands_still_while_garbage_is_collected() {
     let mut pool = model(1);
     pool.cpus_per_shard = 4;
     let (paused_ms, turns) = collections(pool, None);
-    assert!((3_200..3_450).contains(&paused_ms), "{paused_ms}");
-    assert!((65_000..67_500).contains(&turns), "{turns}");
+    // Threads' timers have a slack of 50 us: 150 ms of work between two pauses.
+    assert!((2_400..2_550).contains(&paused_ms), "{paused_ms}");
+    assert!((49_000..51_500).contains(&turns), "{turns}");
 }
 
 /// Shards that work, 10 us at a time, for 10 ms: how many pieces each has done.

@@ -2,6 +2,8 @@
 //! from one host, alone and beside every kind of abuse from another. On real machines `benches/hostile.sh` measures the
 //! same; here nothing but the client differs between the two runs, so that their ratio is the engine's.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "../faults/client.rs"]
 #[allow(dead_code, reason = "the tests of faults use more of it")]
 mod client;

@@ -339,8 +339,6 @@ fn every_compressor_and_chunk_length() {
     .unwrap();
 }
 
-/// For counting instructions: `ORRERY_READS=N`, run by callgrind with two N, says what a read of one SSTable costs whose
-/// blocks are in the cache. `ORRERY_CLASS` is the compressor.
 #[test]
 fn what_the_cache_does_not_have_is_counted() {
     let def = table(&[], true);
@@ -360,6 +358,8 @@ fn what_the_cache_does_not_have_is_counted() {
     .unwrap();
 }
 
+/// For counting instructions: `ORRERY_READS=N`, run by callgrind with two N, says what a read of one SSTable costs whose
+/// blocks are in the cache. `ORRERY_CLASS` is the compressor.
 #[test]
 #[ignore = "a measurement, not a check"]
 fn reads_of_one_sstable() {
