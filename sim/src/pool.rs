@@ -20,7 +20,7 @@ use crate::seat::Seat;
 use crate::world::World;
 
 /// Linux lets timers of ordinary threads come so much later, to wake processors less often (prctl(2), timer slack).
-pub(crate) const TIMER_SLACK_NS: u64 = 50_000;
+const TIMER_SLACK_NS: u64 = 50_000;
 
 /// A run whose CPU is busy until `ends_at`.
 pub(crate) struct PoolRun {
@@ -75,6 +75,18 @@ impl Pool {
     }
 }
 
+impl Seat {
+    /// How much later than they are due its timers come.
+    pub(crate) fn timer_slack_ns(&self) -> u64 {
+        if self.pool.is_some() { TIMER_SLACK_NS } else { 0 }
+    }
+
+    /// When the shard's next timer comes.
+    pub(crate) fn next_timer(&self, shard: &Shard) -> Option<u64> {
+        shard.next_timer().map(|due| due + self.timer_slack_ns())
+    }
+}
+
 impl World {
     /// Ends the runs whose time has come and begins others while there are CPUs and tasks.
     pub(crate) fn run_pool(&self, seat: &Seat, shard: &Shard) {
@@ -98,7 +110,7 @@ impl World {
             return;
         }
         seat.begin_run(now);
-        shard.fire_timers(now.saturating_sub(TIMER_SLACK_NS));
+        shard.fire_timers(now.saturating_sub(seat.timer_slack_ns()));
         seat.deliver_messages(shard);
         seat.deliver_done(shard);
         while shard.has_work() && pool.borrow().stopped_until <= now {

@@ -24,7 +24,6 @@ use crate::kernel::queue::Queue;
 use crate::kernel::trace::{Place, Trace, Window};
 use crate::model::NetworkModel;
 use crate::nic::links::Network;
-use crate::pool::TIMER_SLACK_NS;
 use crate::random::{Generator, Stream};
 use crate::seat::{NEVER, Seat, Waiter};
 use crate::slab::Slab;
@@ -275,8 +274,7 @@ impl World {
             seat.timer_at.set(NEVER);
             if !is_run {
                 // The timer may have been unset since.
-                let slack_ns = if seat.pool.is_some() { TIMER_SLACK_NS } else { 0 };
-                let due = seat.shard().and_then(|shard| shard.next_timer()).map(|due| due + slack_ns);
+                let due = seat.shard().and_then(|shard| seat.next_timer(&shard));
                 if due.is_none_or(|due| due > at) {
                     return self.arm_timer(&seat, due);
                 }
@@ -312,7 +310,7 @@ impl World {
                 if !seat.is_armed.get() {
                     seat.is_armed.set(shard.remote().prepare_sleep());
                 }
-                self.arm_timer(&seat, shard.next_timer().map(|due| due + TIMER_SLACK_NS));
+                self.arm_timer(&seat, seat.next_timer(&shard));
                 continue;
             }
             if seat.cpu_free_at.get() > now {
@@ -337,7 +335,7 @@ impl World {
             if more {
                 self.make_ready(&seat);
             }
-            self.arm_timer(&seat, shard.next_timer());
+            self.arm_timer(&seat, seat.next_timer(&shard));
         }
     }
 

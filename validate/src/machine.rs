@@ -110,19 +110,19 @@ impl Machine {
     /// `run` on processors that are interrupted as these were beside the real run, and as much faster as the yardstick was
     /// than when the costs were found. Gives how many times, where both are known.
     pub fn under(&self, run: &mut Run, conditions: &Conditions) -> Option<f64> {
-        let instances = [&mut run.instance, &mut run.loader_instance];
-        let found = self.system.costs.reference.yardstick.as_ref().map(|found| conditions.speed / found.f64());
-        for instance in instances {
+        let yardstick = self.system.costs.reference.yardstick.as_ref();
+        let faster = yardstick.map(|then| conditions.speed / then.f64());
+        for instance in [&mut run.instance, &mut run.loader_instance] {
             instance.interruptions = conditions.interruptions.as_ref().map(|seen| hwprofiles::Interruptions {
                 every: Figure::new(seen.every_ns as f64, Standing::Measured, BESIDE),
                 lasts: seen.lasts.quantiles(BESIDE),
             });
-            if let Some(times) = found {
+            if let Some(times) = faster {
                 let clock = &mut instance.processor.clock;
                 *clock = Figure::new(clock.f64() * times, Standing::Measured, BESIDE);
             }
         }
-        found
+        faster
     }
 
     /// Some of the instance's processors, each shared by `sharing`.
