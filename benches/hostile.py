@@ -3,7 +3,8 @@
 KIND: half (frames whose rest never comes, on 1,000 connections), lengths (frames that claim gigabytes, each on a new
 connection), noise (random bytes), flood (64 connections that send statements without a pause), slow (64 that ask for
 large answers and read none), connections (CONNECTIONS, 10,000 unless told, held open and asked in turn). And what these
-cost a loader on the same processor, the server left alone: talk (as flood, to itself), churn (as half, to itself).
+cost a loader on the same processor, the server left alone: talk (as flood, to itself), churn (as half, to itself), crowd
+(as connections, to itself).
 """
 
 import os
@@ -15,6 +16,8 @@ import struct
 import sys
 
 HOST, PORT, KIND = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+# Ports of connections that were closed are not free for a while: each run has an address of its own.
+OWN = (f"127.1.{os.getpid() % 250}.1", 0) if HOST.startswith("127.") else None
 STARTUP, QUERY = 1, 7
 
 
@@ -28,11 +31,12 @@ def query(text):
 
 HELLO = frame(STARTUP, b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0")
 LOCAL = query(b"SELECT * FROM system.local")
+ANSWER = bytes(10_000)
 LARGE = query(b"SELECT * FROM keyspace1.standard1 LIMIT 5000")
 
 
 def connect(hello=True):
-    connection = socket.create_connection((HOST, PORT), timeout=20)
+    connection = socket.create_connection((HOST, PORT), timeout=20, source_address=OWN)
     if hello:
         connection.sendall(HELLO)
         connection.recv(9)
@@ -112,27 +116,39 @@ def connections():
             connection.recv(1 << 16)
 
 
+def crowd():
+    count = min(int(os.environ.get("CONNECTIONS", "10000")), hard // 2 - 100)
+    pairs = [to_itself() for _ in range(count)]
+    ready()
+    while True:
+        for near, far in pairs:
+            near.sendall(LOCAL)
+            far.recv(64)
+            far.sendall(ANSWER)
+            near.recv(1 << 16)
+
+
 def to_itself():
-    listener = socket.create_server(("127.0.0.92", 0), backlog=100)
-    near = socket.create_connection(listener.getsockname())
-    return listener, near, listener.accept()[0]
+    with socket.create_server(("127.0.0.92", 0), backlog=100) as listener:
+        near = socket.create_connection(listener.getsockname(), source_address=OWN)
+        return near, listener.accept()[0]
 
 
 def talk():
     pairs = [to_itself() for _ in range(64)]
     ready()
     while True:
-        for _, near, far in pairs:
+        for near, far in pairs:
             near.send(LOCAL * 200)
             far.recv(1 << 20)
 
 
 def churn():
-    listener, *_ = to_itself()
+    listener = socket.create_server(("127.0.0.92", 0), backlog=100)
     held = []
     ready()
     while True:
-        near = socket.create_connection(listener.getsockname())
+        near = socket.create_connection(listener.getsockname(), source_address=OWN)
         far = listener.accept()[0]
         near.sendall(HELLO[:5])
         far.recv(64)
@@ -153,5 +169,6 @@ kinds = {
     "connections": connections,
     "talk": talk,
     "churn": churn,
+    "crowd": crowd,
 }
 kinds[KIND]()

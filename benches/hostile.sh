@@ -8,6 +8,7 @@
 # Environment: SERVE (further options for `orrery serve`), WORK (where the data goes). Needs python3.
 set -eu
 here=$(dirname "$0")
+. "$here/awake.sh"
 seconds=15 rounds=3 rate=10000 cpus=0,1 kinds="half lengths noise flood slow connections talk churn"
 while getopts d:r:R:k:c: option; do
     case $option in
@@ -19,6 +20,7 @@ shift $((OPTIND - 1))
 [ $# = 1 ] || { sed -n '2,/^set/p' "$0" | grep '^#'; exit 2; }
 server=$1 node=127.0.0.91:9042 work=${WORK:-$(mktemp -d -p .)} pid= hostile=
 finish() {
+    let_sleep
     for one in $hostile $pid; do kill "$one" 2>/dev/null && wait "$one" 2>/dev/null || true; done
     [ -n "${WORK:-}" ] || rm -rf "$work"
 }
@@ -34,6 +36,7 @@ until grep -q '^ready' "$work/server.log"; do
     sleep 0.1
 done
 
+keep_awake "${cpus%,*}" "${cpus#*,}"
 realtime=
 chrt --rr 1 true 2> /dev/null && realtime="chrt --rr 1"
 drive() {

@@ -28,11 +28,13 @@ shift $((OPTIND - 1))
 loader=${LOADER:-target/release/orrery}
 work=${WORK:-$(mktemp -d -p .)}
 results=$work/results
+. "$(dirname "$0")/awake.sh"
 pid=
 stop() {
     [ -z "$pid" ] || { kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null || true; pid=; }
 }
 finish() {
+    let_sleep
     stop
     [ -n "${WORK:-}" ] || rm -rf "$work"
 }
@@ -69,6 +71,7 @@ drive() {
     "$loader" bench --node "$node" --cpus "${cpus#*,}" --json "$@"
 }
 
+keep_awake "${cpus%,*}" "${cpus#*,}"
 for round in $(seq "$rounds"); do
     for server in "$@"; do
         start "$server"

@@ -31,6 +31,9 @@ fn main() -> std::process::ExitCode {
     allocator::keep_freed_memory();
     let arguments = Arguments::parse();
     log::init(&arguments.log, arguments.log_format);
+    if !matches!(arguments.command, Command::Serve(_)) {
+        signal::end_with_the_reader();
+    }
     let result = match arguments.command {
         Command::Run(run) => run::run(&run),
         Command::Sensitivity(sensitivity) => sensitivity::run(&sensitivity),

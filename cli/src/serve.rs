@@ -265,9 +265,22 @@ fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<No
     config.cache_bytes = mib(args.cache_mib);
     let throughput = args.compaction_throughput.or(file.number("compaction_throughput_mb_per_sec"));
     config.compaction_mb_per_s = throughput.filter(|rate| *rate > 0.0);
-    let window_us = file.number("otc_coalescing_window_us").filter(|us| *us >= 1.0);
-    config.coalescing_window = window_us.map(|us| Duration::from_micros(us as u64));
+    config.coalescing_window = coalescing_window(file)?;
     Ok(config)
+}
+
+/// How long a message to another node may wait for others; `None`: not at all.
+fn coalescing_window(file: &ConfigFile) -> Result<Option<Duration>, Failure> {
+    let window_us = file.number("otc_coalescing_window_us").filter(|us| *us >= 1.0);
+    let window = window_us.map(|us| Duration::from_micros(us as u64));
+    match file.get("otc_coalescing_strategy").map(str::to_uppercase).as_deref() {
+        None | Some("TIMEHORIZON") => Ok(window),
+        Some("DISABLED") => Ok(None),
+        Some(other) => {
+            let text = format!("otc_coalescing_strategy cannot be {other}");
+            Err(Failure::with_help(Code::Invalid, text, "it is TIMEHORIZON or DISABLED"))
+        }
+    }
 }
 
 /// The machine's memory, as Linux tells it.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use reactor::uring::Awake;
 use scenarios::client::{PhaseShare, Target};
 use scenarios::model::{Meanwhile, Quiesce};
 use scenarios::{Kind, PhasePlan, PhaseRecord, Run, RunRecord};
@@ -123,6 +124,7 @@ pub fn run(
         cpus.sort_unstable();
         cpus.dedup();
     }
+    let _awake = Awake::keep(&cpus).map_err(|cause| RealError::Watch(ProbeError::Asleep(cause)))?;
     let mut real = Real {
         run,
         servers,

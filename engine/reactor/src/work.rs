@@ -77,7 +77,7 @@ works! {
     Flush = "flush",
     /// Taking one partition of a flushed memtable into the row cache.
     CacheUpdate = "cache-update",
-    /// Reading, merging and rewriting rows in compaction.
+    /// Reading, merging and rewriting rows in compaction. Amount in bytes read.
     Compaction = "compaction",
     /// A loading client's work to make and send one request.
     ClientRequest = "client-request",

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use reactor::Work;
+use reactor::uring::Awake;
 use scenarios::client::{TableSpec, Target};
 use serde::{Deserialize, Serialize};
 use server::NodeConfig;
@@ -111,6 +112,8 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
     let date = probe::date::today();
     let mut all = Measurements { date, host, server: vec![], loader: vec![], rates: vec![], yardstick: None };
     let groups = groups(options.data);
+    let cpus: Vec<usize> = options.server_cpu.into_iter().chain(options.loader_cpu).collect();
+    let _awake = Awake::keep(&cpus).map_err(probe::ProbeError::Asleep)?;
     let steps: usize = groups.iter().map(|group| group.steps.len()).sum();
     for group in &groups {
         measure(options, group, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;

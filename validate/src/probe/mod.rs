@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use reactor::uring;
+use reactor::uring::{self, Awake};
 use serde::{Deserialize, Serialize};
 
 pub use profile::{Document, documents};
@@ -38,6 +38,8 @@ pub enum ProbeError {
     NoMount(PathBuf),
     #[error(transparent)]
     Shard(#[from] uring::Error),
+    #[error("the processors cannot be kept from halting: {0}")]
+    Asleep(io::Error),
     #[error("the loopback cannot be measured: {0}")]
     Loopback(io::Error),
     #[error("a shard of the probe ended without a result")]
@@ -115,6 +117,7 @@ pub fn run(folder: &Path, options: Options, progress: &Progress) -> Result<Probe
     progress("processor", 0.0);
     let host = host::describe(slice(0.01))?;
     let cpus = host::usable_cpus();
+    let _awake = Awake::keep(&cpus).map_err(ProbeError::Asleep)?;
     let interruptions = interruptions::measure(&cpus[..cpus.len().min(CPUS_MAX)], slice(0.05))?.found();
     progress("loopback", 0.07);
     // As `orrery validate` deals them out: the first serves, the last drives.

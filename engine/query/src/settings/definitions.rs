@@ -107,6 +107,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     fixed("native_shard_aware_transport_port", Kind::Number, "19042"),
     fixed("native_shard_aware_transport_port_ssl", Kind::Number, "0"),
     fixed("num_tokens", Kind::Number, "256"),
+    fixed("otc_coalescing_strategy", Kind::Text, "TIMEHORIZON"),
     fixed("otc_coalescing_window_us", Kind::Number, "0"),
     live("page_size_fail_threshold", Kind::Number, "-1"),
     live("page_size_warn_threshold", Kind::Number, "-1"),

@@ -291,7 +291,6 @@ fn ring(shard: usize, config: &Config, event: Arc<OwnedFd>, common: &Common) -> 
     Ring::new(shard, config.ring_entries, event, common.remotes.clone())
 }
 
-/// Binds the current thread to the shard's CPU, if CPUs are given.
 /// Keeps transparent huge pages from a process that is not to have them; a kernel without them has nothing to keep.
 fn limit_pages(config: &Config) {
     if !config.huge_pages {
@@ -300,11 +299,17 @@ fn limit_pages(config: &Config) {
     }
 }
 
+/// Binds the current thread to the shard's CPU, if CPUs are given.
 fn pin(shard: usize, config: &Config) -> Result<(), Error> {
     let Some(cpus) = config.cpus.as_deref().filter(|cpus| !cpus.is_empty()) else { return Ok(()) };
     let cpu = cpus[shard % cpus.len()];
+    bind(cpu).map_err(|source| Error::Pin { shard, cpu, source })
+}
+
+/// Binds the current thread to a CPU.
+pub(super) fn bind(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
-        return Err(Error::Pin { shard, cpu, source: io::ErrorKind::InvalidInput.into() });
+        return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: all-zero bytes are an empty set; the set is ours and `cpu` within it.
     let result = unsafe {
@@ -312,8 +317,5 @@ fn pin(shard: usize, config: &Config) -> Result<(), Error> {
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
-    if result < 0 {
-        return Err(Error::Pin { shard, cpu, source: io::Error::last_os_error() });
-    }
-    Ok(())
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

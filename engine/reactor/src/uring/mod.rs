@@ -13,6 +13,7 @@
 //! What it never does: handle signals, or run a task on two threads. Operations that io_uring lacks, or that are rare
 //! and quick (listing a folder, opening a listener, asking for a size), are done in place on the shard's thread.
 
+mod awake;
 mod clock;
 mod host;
 mod ops;
@@ -22,6 +23,7 @@ mod socket;
 use std::io;
 use std::time::Duration;
 
+pub use awake::Awake;
 pub use clock::counter_hz;
 pub use host::{Host, block_on, block_on_with};
 

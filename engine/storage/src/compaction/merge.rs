@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use reactor::Work;
 use types::{TableDef, Token};
 
 use super::picture::{Job, Kind};
@@ -296,9 +295,7 @@ impl<'a> Merge<'a> {
             writer.begin(streamed.token, &streamed.key, part.deletion, part.static_row.as_ref()).await?;
         }
         writer.part(&part.rows, &part.range_tombstones).await?;
-        let bytes = writer.data_bytes() - before;
-        reactor::charge(Work::Compaction, bytes);
-        self.written += bytes;
+        self.written += writer.data_bytes() - before;
         Ok(())
     }
 

@@ -127,6 +127,8 @@ impl DataCursor {
 /// The rows of one partition, some at a time.
 pub(crate) struct PartitionCursor {
     pub(super) data: DataCursor,
+    /// What decoding rows is charged as.
+    work: Work,
     key: Bytes,
     start: u64,
     promoted: Option<Rc<Promoted>>,
@@ -156,7 +158,7 @@ enum Step {
 impl PartitionCursor {
     /// At the partition that `Sstable::find` has found.
     pub fn new(sstable: Rc<Sstable>, key: Bytes, place: Place) -> Self {
-        Self::over(DataCursor::new(sstable, place.start, place.end, false), key, place.promoted)
+        Self::over(DataCursor::new(sstable, place.start, place.end, false), key, place.promoted, Work::SstableRead)
     }
 
     /// For one whose rows are kept elsewhere: the blocks that it reads are not.
@@ -172,10 +174,11 @@ impl PartitionCursor {
     }
 
     /// At the partition that the data cursor stands at.
-    pub(super) fn over(data: DataCursor, key: Bytes, promoted: Option<Rc<Promoted>>) -> Self {
+    pub(super) fn over(data: DataCursor, key: Bytes, promoted: Option<Rc<Promoted>>, work: Work) -> Self {
         let start = data.position();
         Self {
             data,
+            work,
             key,
             start,
             promoted,
@@ -243,7 +246,7 @@ impl PartitionCursor {
                 self.forwards(slices, rows_max, &mut partition).await?
             }
         };
-        reactor::charge(Work::SstableRead, self.data.position().saturating_sub(begin));
+        reactor::charge(self.work, self.data.position().saturating_sub(begin));
         Ok(Part { partition, more_after })
     }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use reactor::Work;
 use types::Token;
 
 use super::Place;
@@ -73,7 +74,7 @@ impl Sequential {
             return Err(data.corrupt("partitions out of order"));
         }
         self.last = Some(place);
-        self.partition = Some(PartitionCursor::over(data, key.clone(), None));
+        self.partition = Some(PartitionCursor::over(data, key.clone(), None, Work::Compaction));
         Ok(Some((token, key)))
     }
 
