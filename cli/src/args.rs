@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -359,7 +360,7 @@ pub struct Probe {
 /// Find what the engine's work costs on this machine, and write it as a system profile.
 ///
 /// Runs nodes on one processor and the loading client on another, through mixes that differ in what they ask for, for
-/// about three minutes, and fits a price to each kind of work. OUT/systems gets one profile for the server and one for
+/// about ten minutes, and fits a price to each kind of work. OUT/systems gets one profile for the server and one for
 /// the client; OUT/calibration.json keeps what was measured.
 #[derive(Debug, Args)]
 pub struct Calibrate {
@@ -378,6 +379,9 @@ pub struct Calibrate {
     /// Processors, of which the first serves and the last drives [default: all that this process may use].
     #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
     pub cpus: Vec<usize>,
+    /// How often all mixes are run, each time about four minutes: more find steadier prices on a shared machine.
+    #[arg(long, default_value = "3", value_name = "N")]
+    pub rounds: NonZeroU32,
     /// A few seconds: to see that it works.
     #[arg(long)]
     pub quick: bool,

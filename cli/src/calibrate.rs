@@ -53,6 +53,7 @@ fn measure(args: &args::Calibrate) -> Result<Measurements, Failure> {
         loader_cpu: of(cpus.last()),
         mix: Duration::from_millis(if args.quick { 150 } else { 3_000 }),
         warmup: Duration::from_millis(if args.quick { 50 } else { 1_000 }),
+        rounds: if args.quick { 1 } else { args.rounds.get() },
         data: if args.quick { 0.02 } else { 1.0 },
         folder: args.data.clone(),
     };

@@ -219,6 +219,11 @@ impl LocalCluster {
         for node in 0..self.nodes.len() {
             self.api(node, "POST", "/storage_service/flush")?;
         }
+        self.rest()
+    }
+
+    /// Waits until compaction has nothing left to do.
+    pub fn rest(&self) -> Result<(), LocalError> {
         while self.metrics()?.iter().any(|node| node.sum("column_family_pending_compaction") > 0.0) {
             thread::sleep(LOOK);
         }

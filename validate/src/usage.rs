@@ -56,7 +56,7 @@ impl Watched {
         Look {
             at: Instant::now(),
             server_ticks: self.processes.iter().map(|process| ticks(&process.to_string())).sum(),
-            loader_ticks: ticks("self"),
+            loader_ticks: own_ticks(),
             stolen_ticks: stolen_ticks(&read("/proc/stat")).unwrap_or(0.0),
             disk: self.device.and_then(|device| disk_counts(&read("/proc/diskstats"), device)),
         }
@@ -112,6 +112,13 @@ fn parts(device: u64) -> (u64, u64) {
     let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
     let minor = device & 0xff | (device >> 12) & !0xff;
     (major, minor)
+}
+
+/// Of this process's threads but for those that only keep its processors from halting.
+fn own_ticks() -> f64 {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    stats.filter(|stat| !stat.contains("(awake-")).filter_map(|stat| cpu_ticks(&stat)).sum()
 }
 
 /// User and system time of `/proc/PID/stat` (proc_pid_stat(5), fields 14 and 15).

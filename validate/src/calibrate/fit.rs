@@ -31,6 +31,17 @@ pub struct Mix {
     pub work: BTreeMap<String, Count>,
 }
 
+impl Mix {
+    /// What another round of it did and took.
+    pub fn add(&mut self, round: &Mix) {
+        self.cpu_ns += round.cpu_ns;
+        for (kind, count) in &round.work {
+            let sum = self.work.entry(kind.clone()).or_default();
+            (sum.times, sum.amount) = (sum.times + count.times, sum.amount + count.amount);
+        }
+    }
+}
+
 /// ns a time and ns a unit of the amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Price {
@@ -70,6 +81,11 @@ pub struct Fit {
 }
 
 impl Fit {
+    /// Of mixes by prices that they had no part in.
+    fn left_out_square(&self) -> f64 {
+        self.residuals.iter().map(|residual| residual.error_left_out.powi(2)).sum()
+    }
+
     /// The middle of the errors' sizes.
     pub fn median_error(&self, left_out: bool) -> f64 {
         let error = |residual: &Residual| if left_out { residual.error_left_out } else { residual.error };
@@ -91,8 +107,9 @@ pub enum FitError {
     Singular,
 }
 
-/// A multiplier away from the whole table's by 1 weighs as much as a mix that is wrong by this part.
-const RIDGE: f64 = 0.02;
+/// A multiplier away from the whole table's by 1 weighs as much as a mix that is wrong by this part: the weaker the pull,
+/// the more of the measurements' noise is taken for prices. The one that does best for mixes that were left out is used.
+const PULLS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
 /// Columns whose angle has a cosine above this are one.
 const SAME: f64 = 0.9995;
 /// A multiplier whose pull by the mixes is below this part of its whole weight is the prior's.
@@ -146,7 +163,7 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The multipliers, from the mixes at `rows`, which may be there several times.
-fn multipliers(columns: &[Column], rows: &[usize]) -> Option<(Vec<f64>, f64)> {
+fn multipliers(columns: &[Column], rows: &[usize], pull: f64) -> Option<(Vec<f64>, f64)> {
     let row = |mix: usize| -> Vec<f64> { columns.iter().map(|column| column.values[mix]).collect() };
     // The one multiplier of all that is best, in relation to each mix.
     let sums: Vec<f64> = rows.iter().map(|mix| row(*mix).iter().sum()).collect();
@@ -154,7 +171,7 @@ fn multipliers(columns: &[Column], rows: &[usize]) -> Option<(Vec<f64>, f64)> {
     let mut normal = Normal::new(columns.len());
     rows.iter().for_each(|mix| normal.add(&row(*mix), 1.0, 1.0));
     // In units of the scale, so that the pull is as strong on a fast machine as on a slow one.
-    (0..columns.len()).for_each(|i| normal.pull(i, scale, (RIDGE / scale) * (RIDGE / scale)));
+    (0..columns.len()).for_each(|i| normal.pull(i, scale, (pull / scale) * (pull / scale)));
     Some((normal.least()?, scale))
 }
 
@@ -169,14 +186,22 @@ pub fn fit(mixes: &[Mix], priors: &BTreeMap<String, Price>) -> Result<Fit, FitEr
     if columns.is_empty() {
         return Err(FitError::NoWork);
     }
+    let best = PULLS.map(|pull| fit_pulled(mixes, priors, &columns, pull)).into_iter().reduce(|best, other| {
+        let worse = |best: &Fit, other: &Fit| best.left_out_square() > other.left_out_square();
+        if matches!((&best, &other), (Some(best), Some(other)) if worse(best, other)) { other } else { best.or(other) }
+    });
+    best.flatten().ok_or(FitError::Singular)
+}
+
+fn fit_pulled(mixes: &[Mix], priors: &BTreeMap<String, Price>, columns: &[Column], pull: f64) -> Option<Fit> {
     let all: Vec<usize> = (0..mixes.len()).collect();
-    let (found, scale) = multipliers(&columns, &all).ok_or(FitError::Singular)?;
+    let (found, scale) = multipliers(columns, &all, pull)?;
     let predicted =
         |multipliers: &[f64], mix: usize| columns.iter().zip(multipliers).map(|(c, m)| c.values[mix] * m).sum::<f64>();
     let mut residuals = Vec::new();
     for (mix, measured) in mixes.iter().enumerate() {
         let others: Vec<usize> = all.iter().copied().filter(|other| *other != mix).collect();
-        let (without, _) = multipliers(&columns, &others).ok_or(FitError::Singular)?;
+        let (without, _) = multipliers(columns, &others, pull)?;
         residuals.push(Residual {
             mix: measured.name.clone(),
             cpu_ns: measured.cpu_ns,
@@ -184,17 +209,25 @@ pub fn fit(mixes: &[Mix], priors: &BTreeMap<String, Price>) -> Result<Fit, FitEr
             error_left_out: predicted(&without, mix) - 1.0,
         });
     }
-    let bounds = uncertainty(&columns, &found, mixes.len()).ok_or(FitError::Singular)?;
-    Ok(Fit { prices: prices(mixes, priors, &columns, &found, &bounds, scale), residuals, scale })
+    let bounds = uncertainty(columns, &found, mixes.len(), pull)?;
+    Some(Fit { prices: prices(mixes, priors, columns, &Pulled { found, bounds, scale, pull }), residuals, scale })
+}
+
+/// What one strength of the pull gave, by column.
+struct Pulled {
+    found: Vec<f64>,
+    bounds: Vec<f64>,
+    scale: f64,
+    pull: f64,
 }
 
 /// Half the range of nine resamplings of ten, by column, as a part of the multiplier.
-fn uncertainty(columns: &[Column], found: &[f64], mixes: usize) -> Option<Vec<f64>> {
+fn uncertainty(columns: &[Column], found: &[f64], mixes: usize, pull: f64) -> Option<Vec<f64>> {
     let mut random = 0x6f72_7265_7279_u64;
     let mut drawn = vec![Vec::with_capacity(RESAMPLINGS); columns.len()];
     for _ in 0..RESAMPLINGS {
         let rows: Vec<usize> = (0..mixes).map(|_| (next(&mut random) % mixes as u64) as usize).collect();
-        let (multipliers, _) = multipliers(columns, &rows)?;
+        let (multipliers, _) = multipliers(columns, &rows, pull)?;
         drawn.iter_mut().zip(multipliers).for_each(|(all, one)| all.push(one));
     }
     let half = |(all, found): (Vec<f64>, &f64)| {
@@ -218,9 +251,7 @@ fn prices(
     mixes: &[Mix],
     priors: &BTreeMap<String, Price>,
     columns: &[Column],
-    found: &[f64],
-    bounds: &[f64],
-    scale: f64,
+    Pulled { found, bounds, scale, pull }: &Pulled,
 ) -> BTreeMap<String, Found> {
     let all_cpu: f64 = mixes.iter().map(|mix| mix.cpu_ns).sum();
     let mut prices: BTreeMap<String, Found> = BTreeMap::new();
@@ -234,7 +265,7 @@ fn prices(
                     false => price.fixed_ns = prior.fixed_ns * multiplier,
                 }
                 let weight = dot(&column.values, &column.values) * scale * scale;
-                is_determined |= weight / (weight + RIDGE * RIDGE) > DETERMINED;
+                is_determined |= weight / (weight + pull * pull) > DETERMINED;
                 uncertainty = uncertainty.max(*bound);
                 let others = column.parts.iter().map(|other| other.kind.clone()).filter(|other| other != kind);
                 tied.extend(others);

@@ -34,6 +34,8 @@ pub struct Options {
     pub warmup: Duration,
     /// Of the full amount of rows.
     pub data: f64,
+    /// How often all mixes are run: what others do on a shared machine averages out.
+    pub rounds: u32,
     /// Folder for the node's data; the system's folder for temporary files if absent.
     pub folder: Option<PathBuf>,
 }
@@ -114,11 +116,12 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
     let groups = groups(options.data);
     let cpus: Vec<usize> = options.server_cpu.into_iter().chain(options.loader_cpu).collect();
     let _awake = Awake::keep(&cpus).map_err(probe::ProbeError::Asleep)?;
-    let steps: usize = groups.iter().map(|group| group.steps.len()).sum();
-    for group in &groups {
+    let steps = groups.iter().map(|group| group.steps.len()).sum::<usize>() * options.rounds as usize;
+    for group in (0..options.rounds).flat_map(|_| &groups) {
         measure(options, group, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
     }
     all.bring_to_one_speed();
+    all.join_rounds();
     Ok(all)
 }
 
@@ -134,6 +137,20 @@ impl Measurements {
             (server.cpu_ns, loader.cpu_ns) = (server.cpu_ns * speed, loader.cpu_ns * speed);
         }
         self.yardstick = Some(median);
+    }
+
+    /// What all rounds of a mix did and took, as one.
+    fn join_rounds(&mut self) {
+        for mixes in [&mut self.server, &mut self.loader] {
+            let mut joined: Vec<Mix> = Vec::new();
+            for mix in mixes.drain(..) {
+                match joined.iter_mut().find(|other| other.name == mix.name) {
+                    Some(other) => other.add(&mix),
+                    None => joined.push(mix),
+                }
+            }
+            *mixes = joined;
+        }
     }
 }
 
@@ -193,6 +210,8 @@ fn measure(
         let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
         let after = look()?;
         loaders.stop()?;
+        // What compaction still does would be taken for the machine's slowness.
+        cluster.rest()?;
         let speed_before = std::mem::replace(&mut speed, yardstick.measure()?);
         let (server, loader) = (after.0.since(&before.0, &name), after.1.since(&before.1, &name));
         let time_ns = options.mix.as_nanos() as f64;
