@@ -95,7 +95,7 @@ impl Profiles {
     /// Later documents replace earlier ones of the same kind and name.
     fn read<'a>(documents: impl Iterator<Item = (&'a str, Document)>) -> Result<Self, Box<DocumentError>> {
         let mut processors = BTreeMap::new();
-        let mut files = BTreeMap::new();
+        let mut instance_files = Vec::new();
         let mut disks = BTreeMap::new();
         let mut networks = BTreeMap::new();
         let mut systems = BTreeMap::new();
@@ -110,7 +110,7 @@ impl Profiles {
                         .flatten()
                         .all(|times| times.sampler().is_some());
                     rising(&document, &["wake"], rises)?;
-                    files.insert(document.file.clone(), (file, document));
+                    instance_files.push((file, document));
                 }
                 "disks" => {
                     let disk: Disk = document.parse()?;
@@ -144,7 +144,7 @@ impl Profiles {
         }
         // Instances last: their processors may come from any file.
         let mut instances = BTreeMap::new();
-        for (file, document) in files.into_values() {
+        for (file, document) in instance_files {
             let processor = find("processor", &processors, file.processor_name())
                 .map_err(|e| document.error_in(&["processor"], e.to_string(), "named here", Some(e.help())))?
                 .clone();
@@ -272,6 +272,14 @@ mod tests {
         fs::write(disks.join("mine.yaml"), text.replace("5 Gbps", "1 Gbps")).unwrap();
         let profiles = Profiles::with_folder(folder.path()).unwrap();
         assert_eq!(profiles.network("one-zone").unwrap().per_flow.f64(), 125e6);
+
+        // An instance too, wherever the folder's path stands in the order of paths.
+        let instances = folder.path().join("instances");
+        fs::create_dir(&instances).unwrap();
+        let (_, _, local) = EMBEDDED.iter().find(|(kind, file, _)| (*kind, *file) == ("instances", "local.yaml")).unwrap();
+        fs::write(instances.join("local.yaml"), local.replace("ram: 23 GiB", "ram: 5 GiB")).unwrap();
+        let profiles = Profiles::with_folder(folder.path()).unwrap();
+        assert_eq!(profiles.instance("local").unwrap().ram.u64(), 5 << 30);
 
         fs::write(disks.join("mine.yaml"), text.replace("per_flow: 5 Gbps", "per_flow: 5 Gbs")).unwrap();
         let ProfileError::Document(error) = Profiles::with_folder(folder.path()).unwrap_err() else {
