@@ -276,7 +276,8 @@ mod tests {
         // An instance too, wherever the folder's path stands in the order of paths.
         let instances = folder.path().join("instances");
         fs::create_dir(&instances).unwrap();
-        let (_, _, local) = EMBEDDED.iter().find(|(kind, file, _)| (*kind, *file) == ("instances", "local.yaml")).unwrap();
+        let (_, _, local) =
+            EMBEDDED.iter().find(|(kind, file, _)| (*kind, *file) == ("instances", "local.yaml")).unwrap();
         fs::write(instances.join("local.yaml"), local.replace("ram: 23 GiB", "ram: 5 GiB")).unwrap();
         let profiles = Profiles::with_folder(folder.path()).unwrap();
         assert_eq!(profiles.instance("local").unwrap().ram.u64(), 5 << 30);

@@ -39,6 +39,19 @@ pub fn shard_of(token: Token, shards: u32, ignore_msb: u8) -> u32 {
     ((spread as u128 * shards as u128) >> 64) as u32
 }
 
+/// The last token of those in a row, from `token` on, that are one shard's.
+pub fn last_of_run(token: Token, shards: u32, ignore_msb: u8) -> Token {
+    let low_bits = 64u32.saturating_sub(ignore_msb.into());
+    let biased = (token.0 as u64).wrapping_add(1 << 63);
+    let shards = u128::from(shards);
+    let spread = u128::from(biased.checked_shl(ignore_msb.into()).unwrap_or(0));
+    let shard = (spread * shards) >> 64;
+    // Where the next shard begins, or this turn through all of them ends: in what is left of the position, then in all.
+    let next = ((shard + 1) << 64).div_ceil(shards).div_ceil(1 << (64 - low_bits));
+    let turn = u128::from(biased) >> low_bits << low_bits;
+    Token(((turn + next - 1) as u64).wrapping_sub(1 << 63) as i64)
+}
+
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
@@ -98,6 +111,26 @@ fn finalise(mut k: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_ends_where_the_shard_changes() {
+        for (shards, ignore_msb) in [(2, 0), (3, 12), (7, 12), (14, 0), (14, 12), (48, 5)] {
+            let mut token = Token::MIN;
+            for _ in 0..1000 {
+                let shard = shard_of(token, shards, ignore_msb);
+                let last = last_of_run(token, shards, ignore_msb);
+                assert!(last >= token && shard_of(last, shards, ignore_msb) == shard, "{token} to {last}");
+                assert_eq!(last_of_run(last, shards, ignore_msb), last);
+                if last == Token::MAX {
+                    break;
+                }
+                token = Token(last.0 + 1);
+                assert_ne!(shard_of(token, shards, ignore_msb), shard, "{last} of {shards} shards");
+            }
+        }
+        assert_eq!(last_of_run(Token(5), 1, 0), Token::MAX);
+        assert_eq!(last_of_run(Token::MAX, 14, 12), Token::MAX);
+    }
 
     #[test]
     fn known_tokens() {
