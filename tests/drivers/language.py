@@ -31,6 +31,25 @@ class Language(python_driver.Connected):
             result.fetch_next_page()
 
 
+class Ring(Language):
+    def test_slices_of_it_in_pages(self):
+        name = self.table("a int, b int, PRIMARY KEY (a, b)")
+        insert = self.session.prepare(f"INSERT INTO {name} (a, b) VALUES (?, ?)")
+        for a in range(200):
+            for b in range(1 + a % 3):
+                self.session.execute(insert, (a, b))
+        order = [token for (token,) in self.pages(f"SELECT token(a) FROM {name}", 5000)]
+        self.assertEqual((order, len(order)), (sorted(order), 399))
+        for size in [1, 7, 100]:
+            self.assertEqual([token for (token,) in self.pages(f"SELECT token(a) FROM {name}", size)], order)
+        for low in range(0, 399, 40):
+            for high, limit, size in [(low + 1, 5, 2), (low + 30, 7, 100), (398, 60, 9), (398, 1000, 50)]:
+                after, until = order[low], order[min(high, 398)]
+                query = f"SELECT token(a) FROM {name} WHERE token(a) > {after} AND token(a) <= {until} LIMIT {limit}"
+                expected = [token for token in order if after < token <= until][:limit]
+                self.assertEqual([token for (token,) in self.pages(query, size)], expected, query)
+
+
 class Operators(Language):
     def setUp(self):
         columns = "k int PRIMARY KEY, t tinyint, b bigint, f float, v varint, d decimal, s text, at timestamp, on_ date"

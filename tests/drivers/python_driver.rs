@@ -51,6 +51,11 @@ fn batches() {
 }
 
 #[test]
+fn slices_of_the_ring_come_whole_and_in_order() {
+    check_in("language.py", "Ring");
+}
+
+#[test]
 fn operators() {
     check_in("language.py", "Operators");
 }

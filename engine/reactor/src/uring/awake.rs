@@ -63,11 +63,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_have_the_processor() {
-        // SAFETY: no argument is a pointer.
-        let cpu = unsafe { libc::sched_getcpu() };
-        let awake = Awake::keep(&[usize::try_from(cpu).unwrap()]).unwrap();
-        assert_eq!(thread::spawn(|| (0..1_000_000u64).sum::<u64>()).join().unwrap(), 499_999_500_000);
+    fn threads_end_with_it_also_where_there_is_no_such_processor() {
+        let awake = Awake::keep(&[0, usize::MAX]).unwrap();
+        assert_eq!(awake.threads.len(), 2);
+        let over = awake.over.clone();
         drop(awake);
+        assert!(over.load(Ordering::Relaxed));
+        assert_eq!(Arc::strong_count(&over), 1, "no thread has it any more");
     }
 }
