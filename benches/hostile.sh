@@ -9,7 +9,7 @@
 set -eu
 here=$(dirname "$0")
 . "$here/awake.sh"
-seconds=15 rounds=3 rate=10000 cpus=0,1 kinds="half lengths noise flood slow connections talk churn"
+seconds=15 rounds=3 rate=10000 cpus=0,1 kinds="half lengths noise flood slow connections talk churn crowd"
 while getopts d:r:R:k:c: option; do
     case $option in
         d) seconds=$OPTARG ;; r) rounds=$OPTARG ;; R) rate=$OPTARG ;; k) kinds=$OPTARG ;; c) cpus=$OPTARG ;;

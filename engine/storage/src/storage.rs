@@ -201,6 +201,14 @@ impl Storage {
     }
 
     /// The version of the table's definition that writes and reads must have.
+    /// Partitions of the table on this shard, about: those that lie in several places count several times.
+    pub fn partitions(&self, id: TableId) -> Result<u64, Error> {
+        let table = self.table(id)?;
+        let in_files: u64 = table.sstables.borrow().iter().map(|sstable| sstable.figures.partitions).sum();
+        let in_memory: usize = table.memtables().iter().map(|memtable| memtable.borrow().partitions()).sum();
+        Ok(in_files + in_memory as u64)
+    }
+
     pub fn schema_version(&self, id: TableId) -> Result<u64, Error> {
         Ok(self.table(id)?.def.borrow().version)
     }

@@ -81,11 +81,6 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Of mixes by prices that they had no part in.
-    fn left_out_square(&self) -> f64 {
-        self.residuals.iter().map(|residual| residual.error_left_out.powi(2)).sum()
-    }
-
     /// The middle of the errors' sizes.
     pub fn median_error(&self, left_out: bool) -> f64 {
         let error = |residual: &Residual| if left_out { residual.error_left_out } else { residual.error };
@@ -186,48 +181,57 @@ pub fn fit(mixes: &[Mix], priors: &BTreeMap<String, Price>) -> Result<Fit, FitEr
     if columns.is_empty() {
         return Err(FitError::NoWork);
     }
-    let best = PULLS.map(|pull| fit_pulled(mixes, priors, &columns, pull)).into_iter().reduce(|best, other| {
-        let worse = |best: &Fit, other: &Fit| best.left_out_square() > other.left_out_square();
-        if matches!((&best, &other), (Some(best), Some(other)) if worse(best, other)) { other } else { best.or(other) }
-    });
-    best.flatten().ok_or(FitError::Singular)
+    let tried = PULLS.iter().filter_map(|pull| Pulled::new(mixes, &columns, *pull));
+    let best = tried.min_by(|a, b| a.left_out_square().total_cmp(&b.left_out_square())).ok_or(FitError::Singular)?;
+    let bounds = uncertainty(&columns, &best, mixes.len()).ok_or(FitError::Singular)?;
+    let prices = prices(mixes, priors, &columns, &best, &bounds);
+    Ok(Fit { prices, residuals: best.residuals, scale: best.scale })
 }
 
-fn fit_pulled(mixes: &[Mix], priors: &BTreeMap<String, Price>, columns: &[Column], pull: f64) -> Option<Fit> {
-    let all: Vec<usize> = (0..mixes.len()).collect();
-    let (found, scale) = multipliers(columns, &all, pull)?;
-    let predicted =
-        |multipliers: &[f64], mix: usize| columns.iter().zip(multipliers).map(|(c, m)| c.values[mix] * m).sum::<f64>();
-    let mut residuals = Vec::new();
-    for (mix, measured) in mixes.iter().enumerate() {
-        let others: Vec<usize> = all.iter().copied().filter(|other| *other != mix).collect();
-        let (without, _) = multipliers(columns, &others, pull)?;
-        residuals.push(Residual {
-            mix: measured.name.clone(),
-            cpu_ns: measured.cpu_ns,
-            error: predicted(&found, mix) - 1.0,
-            error_left_out: predicted(&without, mix) - 1.0,
-        });
-    }
-    let bounds = uncertainty(columns, &found, mixes.len(), pull)?;
-    Some(Fit { prices: prices(mixes, priors, columns, &Pulled { found, bounds, scale, pull }), residuals, scale })
-}
-
-/// What one strength of the pull gave, by column.
+/// What one strength of the pull gives.
 struct Pulled {
-    found: Vec<f64>,
-    bounds: Vec<f64>,
-    scale: f64,
     pull: f64,
+    /// Multipliers, by column.
+    found: Vec<f64>,
+    scale: f64,
+    residuals: Vec<Residual>,
+}
+
+impl Pulled {
+    /// `None`: the equations have no solution.
+    fn new(mixes: &[Mix], columns: &[Column], pull: f64) -> Option<Self> {
+        let all: Vec<usize> = (0..mixes.len()).collect();
+        let (found, scale) = multipliers(columns, &all, pull)?;
+        let predicted = |multipliers: &[f64], mix: usize| {
+            columns.iter().zip(multipliers).map(|(c, m)| c.values[mix] * m).sum::<f64>()
+        };
+        let mut residuals = Vec::new();
+        for (mix, measured) in mixes.iter().enumerate() {
+            let others: Vec<usize> = all.iter().copied().filter(|other| *other != mix).collect();
+            let (without, _) = multipliers(columns, &others, pull)?;
+            residuals.push(Residual {
+                mix: measured.name.clone(),
+                cpu_ns: measured.cpu_ns,
+                error: predicted(&found, mix) - 1.0,
+                error_left_out: predicted(&without, mix) - 1.0,
+            });
+        }
+        Some(Self { pull, found, scale, residuals })
+    }
+
+    /// Of mixes by multipliers that they had no part in.
+    fn left_out_square(&self) -> f64 {
+        self.residuals.iter().map(|residual| residual.error_left_out.powi(2)).sum()
+    }
 }
 
 /// Half the range of nine resamplings of ten, by column, as a part of the multiplier.
-fn uncertainty(columns: &[Column], found: &[f64], mixes: usize, pull: f64) -> Option<Vec<f64>> {
+fn uncertainty(columns: &[Column], best: &Pulled, mixes: usize) -> Option<Vec<f64>> {
     let mut random = 0x6f72_7265_7279_u64;
     let mut drawn = vec![Vec::with_capacity(RESAMPLINGS); columns.len()];
     for _ in 0..RESAMPLINGS {
         let rows: Vec<usize> = (0..mixes).map(|_| (next(&mut random) % mixes as u64) as usize).collect();
-        let (multipliers, _) = multipliers(columns, &rows, pull)?;
+        let (multipliers, _) = multipliers(columns, &rows, best.pull)?;
         drawn.iter_mut().zip(multipliers).for_each(|(all, one)| all.push(one));
     }
     let half = |(all, found): (Vec<f64>, &f64)| {
@@ -236,7 +240,7 @@ fn uncertainty(columns: &[Column], found: &[f64], mixes: usize, pull: f64) -> Op
         let (low, high) = (all[RESAMPLINGS / 20], all[RESAMPLINGS - 1 - RESAMPLINGS / 20]);
         if *found > 0.0 { (high - low) / 2.0 / found } else { 1.0 }
     };
-    Some(drawn.into_iter().zip(found).map(half).collect())
+    Some(drawn.into_iter().zip(&best.found).map(half).collect())
 }
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -251,7 +255,8 @@ fn prices(
     mixes: &[Mix],
     priors: &BTreeMap<String, Price>,
     columns: &[Column],
-    Pulled { found, bounds, scale, pull }: &Pulled,
+    Pulled { pull, found, scale, .. }: &Pulled,
+    bounds: &[f64],
 ) -> BTreeMap<String, Found> {
     let all_cpu: f64 = mixes.iter().map(|mix| mix.cpu_ns).sum();
     let mut prices: BTreeMap<String, Found> = BTreeMap::new();

@@ -111,8 +111,8 @@ pub(crate) async fn read(
     .await
 }
 
-/// Scans this node's part of a token range. The shard that has its beginning is asked first, as its tokens in a row often
-/// have all rows that are wanted; then every shard gives its first rows, merged in token order.
+/// Scans this node's part of a token range. The shard that has its beginning is asked first, where its tokens in a row are
+/// likely to have all rows that are wanted; then every shard gives its first rows, merged in token order.
 pub(crate) async fn scan(
     node: &Rc<Node>,
     version: u64,
@@ -171,12 +171,12 @@ fn scan_on(
     })
 }
 
-/// Whose the first tokens of a scan are, and the last of these in a row. `None` where all shards are needed anyway, and
-/// for ranges that wrap around the ring.
+/// Whose the first tokens of a scan are, and the last of these in a row. `None` where these have too little, by what this
+/// shard has of the table, and for ranges that wrap around the ring.
 fn first_run(node: &Node, command: &ScanCommand) -> Option<(usize, Token)> {
     let (start, end) = command.tokens;
     let end = if end == Token::MIN { Token::MAX } else { end };
-    if command.limit_rows == usize::MAX || start >= end {
+    if start >= end {
         return None;
     }
     let first = match &command.after {
@@ -184,8 +184,10 @@ fn first_run(node: &Node, command: &ScanCommand) -> Option<(usize, Token)> {
         None if start == Token::MIN => start,
         None => Token(start.0 + 1),
     };
-    let last = types::last_of_run(first, node.shards as u32, node.config.ignore_msb);
-    Some((node.owner_shard(first), last.min(end)))
+    let last = types::last_of_run(first, node.shards as u32, node.config.ignore_msb).min(end);
+    let of_ring = (last.0.wrapping_sub(first.0) as u64) as f64 / u64::MAX as f64;
+    let expected = node.storage.partitions(command.table).ok()? as f64 * node.shards as f64 * of_ring;
+    (expected >= command.limit_rows as f64 || last == end).then(|| (node.owner_shard(first), last))
 }
 
 /// Truncates the table on every shard of this node.
