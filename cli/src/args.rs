@@ -323,6 +323,9 @@ pub struct Bench {
     /// How long an idle shard keeps looking for answers before it sleeps, in microseconds.
     #[arg(long, default_value_t = 0, value_name = "US")]
     pub busy_poll: u64,
+    /// Keep connections to each shard of a node and ask the one that owns the partition, as Scylla's drivers do.
+    #[arg(long)]
+    pub shard_aware: bool,
     /// Of the keys drawn at random.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,

@@ -39,6 +39,7 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
         nodes: args.nodes.clone(),
         table: TableSpec::new(&args.keyspace, replication_factor, workload.row),
         connections_per_host: workload.connections_per_host,
+        shard_aware: args.shard_aware,
         patience: Duration::from_nanos(read_time("--wait", &args.wait)?),
     };
     let warmup_ns = read_time("--warmup", &args.warmup)?;

@@ -36,13 +36,16 @@ pub struct System<C = CostTable> {
     /// How long a shard runs tasks before it hands over what they sent and takes what came, if there are so many that
     /// are ready; absent: sends leave, and receives end, at once.
     pub turn: Option<Figure<Time>>,
+    /// Of a loading client: its driver knows which shard of a server owns a partition, and asks that one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shard_aware: bool,
     pub costs: C,
 }
 
 impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
-        let Self { throttles, coalescing_window, pauses, shares, task_quota, busy_poll, turn, .. } = self;
+        let Self { throttles, coalescing_window, pauses, shares, task_quota, busy_poll, turn, shard_aware, .. } = self;
         System {
             name,
             about,
@@ -60,6 +63,7 @@ impl System<CostFile> {
             task_quota,
             busy_poll,
             turn,
+            shard_aware,
             costs,
         }
     }

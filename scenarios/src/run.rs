@@ -76,7 +76,8 @@ impl Run {
     pub fn target(&self, nodes: Vec<SocketAddr>, patience: Duration) -> Target {
         let first = self.phases.iter().find_map(|phase| phase.workloads.first());
         let connections_per_host = first.map_or(CONNECTIONS_PER_HOST, |workload| workload.connections_per_host);
-        Target { nodes, table: self.table(), connections_per_host, patience }
+        let shard_aware = self.loader_system.shard_aware;
+        Target { nodes, table: self.table(), connections_per_host, shard_aware, patience }
     }
 
     /// Bytes of this engine's memory for the rows that the system has in a byte of its own.

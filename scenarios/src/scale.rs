@@ -107,10 +107,8 @@ impl Scale {
             return keys;
         }
         let begin = |from: u64| if from <= 1 { from } else { self.amount(from - 1) + 1 };
-        let end = |from: u64, to: u64| {
-            let count = to - from + 1;
-            begin(from) + self.amount(count).max(RANGE_MIN.min(count)) - 1
-        };
+        // Where a range of the full size ends, the next one begins: so do these.
+        let end = |from: u64, to: u64| self.amount(to).max(begin(from) + RANGE_MIN.min(to - from + 1) - 1);
         match keys {
             Keys::Sequence { from, to } => Keys::Sequence { from: begin(from), to: end(from, to) },
             Keys::Uniform { from, to } => Keys::Uniform { from: begin(from), to: end(from, to) },
@@ -137,7 +135,12 @@ impl Scale {
     pub fn workload(&self, full: &Workload, warmup_ns: u64, shards: u32) -> (u64, Workload) {
         let mut scaled = full.clone();
         scaled.keys = self.keys(full.keys, shards);
-        scaled.operations = full.operations.map(|n| self.amount(n));
+        // Who goes through a range once does so in any size.
+        let is_once = matches!(full.keys, Keys::Sequence { .. }) && full.operations == Some(full.keys.count());
+        scaled.operations = match is_once {
+            true => Some(scaled.keys.count()),
+            false => full.operations.map(|n| self.amount(n)),
+        };
         let mut warmup = if self.is_full() { warmup_ns } else { self.amount(warmup_ns) };
         if let Some(duration) = full.duration_ns {
             let (warmup_scaled, whole) = self.timed(warmup_ns, duration);
@@ -156,6 +159,7 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{Arrival, Consistency, Mix, Row};
 
     fn thousandth() -> Scale {
         Scale { data: Quantity::parse("1/1000").unwrap(), ..Scale::default() }
@@ -190,5 +194,29 @@ mod tests {
         assert_eq!(stdev, 700.0);
         let disjoint = Keys::Sequence { from: 270_258_065, to: 540_516_128 };
         assert_eq!(thousandth().keys(disjoint, 7), Keys::Sequence { from: 270_259, to: 540_516 });
+    }
+
+    #[test]
+    fn ranges_side_by_side_leave_no_gap() {
+        let scale = Scale { data: Quantity::parse("1/5000").unwrap(), ..thousandth() };
+        let mut next = 1;
+        for loader in 0..3 {
+            let (from, to) = (loader * 333_333_333 + 1, (loader + 1) * 333_333_333);
+            let full = Workload {
+                mix: Mix::WRITE,
+                keys: Keys::Sequence { from, to },
+                arrival: Arrival::Closed { threads: 1 },
+                consistency: Consistency::One,
+                operations: Some(333_333_333),
+                duration_ns: None,
+                row: Row { columns: 1, column_bytes: 1, rows: 1 },
+                connections_per_host: 1,
+            };
+            let (_, scaled) = scale.workload(&full, 0, 7);
+            let Keys::Sequence { from, to } = scaled.keys else { panic!("still a sequence") };
+            assert_eq!((from, scaled.operations), (next, Some(to - from + 1)));
+            next = to + 1;
+        }
+        assert_eq!(next, 200_000);
     }
 }

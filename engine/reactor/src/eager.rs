@@ -6,6 +6,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Group, Shard};
 
+/// How many processors may each take the current shard's next task.
+pub fn processors() -> usize {
+    Shard::with(|shard| shard.config().processors)
+}
+
 /// Polls `future` in place; when it has to wait, the rest becomes a task. Saves the queue's round trip for work that
 /// mostly needs no wait.
 ///
@@ -15,7 +20,7 @@ use crate::{Group, Shard};
 /// A wake between the two polls is not lost: a task's first poll is unconditional, and leaf futures take the newest
 /// waker.
 pub fn run_or_spawn(group: Group, name: &'static str, future: impl Future<Output = ()> + 'static) {
-    if Shard::with(|shard| shard.config().processors > 1) {
+    if processors() > 1 {
         return drop(Shard::with(|shard| shard.spawn(group, name, future)));
     }
     let mut future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(future);

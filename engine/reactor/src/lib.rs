@@ -37,7 +37,7 @@ mod work;
 pub use backend::{Backend, Message};
 pub use buf::Buf;
 pub use counters::{Counters, WorkCount};
-pub use eager::run_or_spawn;
+pub use eager::{processors, run_or_spawn};
 pub use group::Group;
 pub use io::{IoClassStats, IoConfig, IoStats};
 pub use message::{submit_to, submit_to_with};

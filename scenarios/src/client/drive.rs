@@ -14,11 +14,12 @@ use cql::values::ValuesBuffer;
 use cql::{Compression, Header, Opcode, Request, Response};
 use reactor::Work;
 use reactor::sync::Notify;
+use types::Token;
 
 use crate::client::error::ClientError;
 use crate::client::link::{Answers, Flight, Link};
 use crate::client::pace::Pace;
-use crate::client::ring::Ring;
+use crate::client::ring::{Ring, Sharding};
 use crate::client::statements;
 use crate::generate::{KeyGenerator, Random, fill_value, key_bytes};
 use crate::latency::{Recorder, Side, Timing};
@@ -93,12 +94,45 @@ pub trait Observer {
 }
 
 /// What a client has connected to.
+#[derive(Clone)]
 pub(super) struct Reach {
     pub links: Rc<Vec<Rc<Link>>>,
+    pub nodes: Rc<Vec<NodeLinks>>,
     pub ring: Rc<Ring>,
-    pub nodes: usize,
-    /// How long a run goes on without any connection.
-    pub patience: Duration,
+}
+
+/// The connections to one node.
+pub(super) struct NodeLinks {
+    pub all: Vec<Rc<Link>>,
+    /// `None`: any of them may be sent anything.
+    sharding: Option<Sharding>,
+    /// By the shard that serves them, where the node has told.
+    by_shard: Vec<Vec<Rc<Link>>>,
+}
+
+/// The one that is up with the least in flight.
+fn least_busy(links: &[Rc<Link>]) -> Option<&Rc<Link>> {
+    links.iter().filter(|link| link.is_up()).min_by_key(|link| link.in_flight())
+}
+
+impl NodeLinks {
+    pub fn new(sharding: Option<Sharding>) -> Self {
+        let shards = sharding.map_or(0, |sharding| sharding.shards as usize);
+        Self { all: Vec::new(), sharding, by_shard: vec![Vec::new(); shards] }
+    }
+
+    pub fn add(&mut self, link: Rc<Link>, served_by: u32) {
+        if let Some(of_shard) = self.by_shard.get_mut(served_by as usize) {
+            of_shard.push(link.clone());
+        }
+        self.all.push(link);
+    }
+
+    /// One to the shard that owns `token`, else to any.
+    fn choose(&self, token: Token) -> Option<&Rc<Link>> {
+        let of_owner = self.sharding.and_then(|sharding| self.by_shard.get(sharding.owner(token) as usize));
+        of_owner.and_then(|links| least_busy(links)).or_else(|| least_busy(&self.all))
+    }
 }
 
 pub(super) struct Driver {
@@ -107,10 +141,7 @@ pub(super) struct Driver {
     observer: Option<Rc<dyn Observer>>,
     row: Row,
     threads: u32,
-    links: Rc<Vec<Rc<Link>>>,
-    /// Links by node.
-    by_node: Vec<Vec<usize>>,
-    ring: Rc<Ring>,
+    reach: Reach,
     keys: RefCell<Random>,
     choices: RefCell<Random>,
     values: RefCell<ValuesBuffer>,
@@ -139,20 +170,16 @@ impl Driver {
         share: PhaseShare,
         observer: Option<Rc<dyn Observer>>,
         reach: &Reach,
+        patience: Duration,
     ) -> Result<Recorder, ClientError> {
-        let (links, ring) = (reach.links.clone(), reach.ring.clone());
         let start_ns = reactor::now();
         let workload = share.shared.workload.clone();
         let arrival = workload.arrival.share(share.shard, share.shards);
         let end_ns = workload.duration_ns.map_or(u64::MAX, |duration| start_ns + duration);
-        let mut by_node = vec![Vec::new(); reach.nodes];
-        links.iter().enumerate().for_each(|(i, link)| by_node[link.node].push(i));
         let driver = Rc::new_cyclic(|me| Driver {
             row: workload.row,
             threads: arrival.threads(),
-            links,
-            by_node,
-            ring,
+            reach: reach.clone(),
             keys: RefCell::new(Random::new(share.seed, share.stream * 2)),
             choices: RefCell::new(Random::new(share.seed, share.stream * 2 + 1)),
             values: RefCell::new(ValuesBuffer::default()),
@@ -169,21 +196,21 @@ impl Driver {
             first_failure: RefCell::new(None),
             stopped: Cell::new(false),
             lost_since_ns: Cell::new(0),
-            patience_ns: reach.patience.as_nanos() as u64,
+            patience_ns: patience.as_nanos() as u64,
             abandoned: Cell::new(false),
             changed: Notify::new(),
             me: me.clone(),
             share,
             observer,
         });
-        for link in driver.links.iter() {
+        for link in driver.reach.links.iter() {
             link.set_answers(Some(driver.clone()));
         }
         reactor::spawn(reactor::Group::Statement, "client pacer", driver.clone().pace_idle());
         reactor::spawn(reactor::Group::Statement, "client sweep", Driver::sweep(driver.me.clone()));
         driver.changed.wait_until(|| driver.is_over()).await;
         driver.stopped.set(true);
-        for link in driver.links.iter() {
+        for link in driver.reach.links.iter() {
             link.set_answers(None);
         }
         driver.changed.notify_all();
@@ -202,7 +229,7 @@ impl Driver {
     }
 
     fn all_lost(&self) -> bool {
-        !self.links.iter().any(|link| link.is_up())
+        !self.reach.links.iter().any(|link| link.is_up())
     }
 
     fn is_hopeless(&self) -> bool {
@@ -274,7 +301,7 @@ impl Driver {
             }
             let now = reactor::now();
             let limit = now.saturating_sub(REQUEST_TIMEOUT.as_nanos() as u64);
-            driver.links.iter().for_each(|link| link.give_up(limit));
+            driver.reach.links.iter().for_each(|link| link.give_up(limit));
             driver.lose_patience(now);
         }
     }
@@ -326,10 +353,28 @@ impl Driver {
         if let Some(observer) = &self.observer {
             observer.began(operation.is_write(), number, version, now);
         }
+        self.idle.set(self.idle.get() - 1);
+        self.in_flight.set(self.in_flight.get() + 1);
+        if reactor::processors() == 1 {
+            return self.set_off(flight);
+        }
+        // Its thread's own work, on whichever processor.
+        if let Some(driver) = self.me.upgrade() {
+            let thread = async move {
+                driver.set_off(flight);
+            };
+            reactor::spawn(reactor::Group::Statement, "client thread", thread);
+        }
+        true
+    }
+
+    /// False, and the operation's thread idle again, if there is no stream for it.
+    fn set_off(&self, flight: Flight) -> bool {
         let sent = self.send(flight);
-        if sent {
-            self.idle.set(self.idle.get() - 1);
-            self.in_flight.set(self.in_flight.get() + 1);
+        if !sent {
+            self.in_flight.set(self.in_flight.get() - 1);
+            self.idle.set(self.idle.get() + 1);
+            self.changed.notify_all();
         }
         sent
     }
@@ -350,18 +395,14 @@ impl Driver {
         sent
     }
 
-    /// A link to one of the partition's replicas that is up, or to any node; the one with the least in flight.
+    /// A link to one of the partition's replicas that is up, or to any node.
     fn choose_link(&self, key: &[u8]) -> Option<&Rc<Link>> {
-        let width = self.ring.width();
+        let Reach { links, nodes, ring } = &self.reach;
+        let token = Token::of_key(key);
+        let width = ring.width();
         let first = self.choices.borrow_mut().below(width as u64) as usize;
-        for choice in (first..width).chain(0..first) {
-            let node = self.ring.replica(key, choice);
-            let up = self.by_node[node].iter().map(|i| &self.links[*i]).filter(|link| link.is_up());
-            if let Some(link) = up.min_by_key(|link| link.in_flight()) {
-                return Some(link);
-            }
-        }
-        self.links.iter().filter(|link| link.is_up()).min_by_key(|link| link.in_flight())
+        let mut replicas = (first..width).chain(0..first).map(|choice| &nodes[ring.replica(token, choice)]);
+        replicas.find_map(|node| node.choose(token)).or_else(|| least_busy(links))
     }
 
     /// Appends the request's frame; gives its length.

@@ -85,7 +85,6 @@ pub(super) trait Answers {
 }
 
 pub(super) struct Link {
-    pub node: usize,
     pub addr: SocketAddr,
     /// The statements' texts, for preparing them again after a reconnect.
     texts: Rc<Vec<String>>,
@@ -102,9 +101,8 @@ pub(super) struct Link {
 
 impl Link {
     /// Takes over a connection on which STARTUP has been answered, and keeps it alive in a task of its own.
-    pub fn start(node: usize, dialogue: Dialogue, texts: Rc<Vec<String>>, ids: StatementIds) -> Rc<Self> {
+    pub fn start(dialogue: Dialogue, texts: Rc<Vec<String>>, ids: StatementIds) -> Rc<Self> {
         let link = Rc::new(Self {
-            node,
             addr: dialogue.addr,
             texts,
             ids: RefCell::new(ids),

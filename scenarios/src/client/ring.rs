@@ -44,15 +44,27 @@ impl Ring {
         if self.tokens.is_empty() { self.nodes as usize } else { self.width }
     }
 
-    /// The `choice`-th replica (below [`Self::width`]) of the partition with this serialised key.
-    pub fn replica(&self, key: &[u8], choice: usize) -> usize {
+    /// The `choice`-th replica (below [`Self::width`]) of the partition with this token.
+    pub fn replica(&self, token: Token, choice: usize) -> usize {
         if self.tokens.is_empty() {
             return choice;
         }
-        let token = Token::of_key(key);
         // A token's range ends at itself, inclusively; behind the last one it wraps.
         let position = self.tokens.partition_point(|t| *t < token) % self.tokens.len();
         self.replicas[position * self.width + choice] as usize
+    }
+}
+
+/// How a node deals its partitions out to its shards, as it tells in SUPPORTED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharding {
+    pub shards: u32,
+    pub ignore_msb: u8,
+}
+
+impl Sharding {
+    pub fn owner(&self, token: Token) -> u32 {
+        types::token::shard_of(token, self.shards, self.ignore_msb)
     }
 }
 
@@ -77,7 +89,8 @@ mod tests {
         let ring = Ring::new(&tokens, 3);
         let mut counts = [0; 4];
         for key in 0..10_000u64 {
-            let nodes: Vec<usize> = (0..3).map(|choice| ring.replica(&key.to_be_bytes(), choice)).collect();
+            let nodes: Vec<usize> =
+                (0..3).map(|choice| ring.replica(Token::of_key(&key.to_be_bytes()), choice)).collect();
             assert!(nodes[0] != nodes[1] && nodes[1] != nodes[2] && nodes[0] != nodes[2]);
             counts[nodes[0]] += 1;
         }
@@ -87,6 +100,6 @@ mod tests {
     #[test]
     fn without_tokens_everybody_is_a_replica() {
         let ring = Ring::new(&[vec![Token(1)], vec![]], 1);
-        assert_eq!((ring.width(), ring.replica(b"k", 1)), (2, 1));
+        assert_eq!((ring.width(), ring.replica(Token::of_key(b"k"), 1)), (2, 1));
     }
 }

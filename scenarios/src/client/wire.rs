@@ -10,6 +10,7 @@ use reactor::net::Connection;
 use types::Token;
 
 use crate::client::error::ClientError;
+use crate::client::ring::Sharding;
 
 const RECEIVE_BYTES: usize = 64 << 10;
 
@@ -103,6 +104,15 @@ impl Dialogue {
         }
     }
 
+    /// The shard that serves this connection and how its node deals out partitions; `None` if it does not tell.
+    pub async fn sharding(&mut self) -> Result<Option<(u32, Sharding)>, ClientError> {
+        self.ask(&Request::Options, "OPTIONS", |response| match response {
+            Response::Supported(options) => Some(read_sharding(options)),
+            _ => None,
+        })
+        .await
+    }
+
     /// The prepared statement's id.
     pub async fn prepare(&mut self, text: &str) -> Result<Vec<u8>, ClientError> {
         self.ask(&Request::Prepare { query: text, keyspace: None }, text, |response| match response {
@@ -111,6 +121,14 @@ impl Dialogue {
         })
         .await
     }
+}
+
+/// Scylla's extension of the protocol, `docs/dev/protocol-extensions.md`.
+fn read_sharding(options: &[(&str, Vec<&str>)]) -> Option<(u32, Sharding)> {
+    let told = |key: &str| options.iter().find(|(name, _)| *name == key)?.1.first()?.parse::<u32>().ok();
+    let (shard, shards) = (told("SCYLLA_SHARD")?, told("SCYLLA_NR_SHARDS")?);
+    let ignore_msb = u8::try_from(told("SCYLLA_SHARDING_IGNORE_MSB")?).ok()?;
+    (shard < shards).then_some((shard, Sharding { shards, ignore_msb }))
 }
 
 /// A `set<text>` of decimal tokens (native_protocol_v4.spec section 6: count and lengths are `[int]`).
@@ -126,6 +144,17 @@ fn read_tokens(value: &[u8]) -> Vec<Token> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sharding_is_taken_only_whole() {
+        let told = |shard: &'static str| {
+            let rest = [("SCYLLA_NR_SHARDS", vec!["14"]), ("SCYLLA_SHARDING_IGNORE_MSB", vec!["12"])];
+            [vec![("SCYLLA_SHARD", vec![shard])], rest.to_vec()].concat()
+        };
+        assert_eq!(read_sharding(&told("3")), Some((3, Sharding { shards: 14, ignore_msb: 12 })));
+        assert_eq!(read_sharding(&told("14")), None);
+        assert_eq!(read_sharding(&[("CQL_VERSION", vec!["3.4.5"])]), None);
+    }
 
     #[test]
     fn tokens_are_decimal_text() {

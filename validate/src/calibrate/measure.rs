@@ -179,6 +179,7 @@ fn measure(
         nodes: cluster.addresses(),
         table: table.clone(),
         connections_per_host: connections,
+        shard_aware: false,
         patience: PATIENCE,
     };
     create_schema(&target(1))?;
