@@ -29,6 +29,10 @@ struct Server {
     /// So many connections are cut at their next request.
     cuts: Cell<u32>,
     accepted: Cell<u32>,
+    /// Tells its clients of so many shards and deals connections out to them; 0: does not.
+    shards: u32,
+    /// Requests for what another shard owns.
+    astray: Cell<u64>,
 }
 
 impl Server {
@@ -36,12 +40,13 @@ impl Server {
         let listener = reactor::net::listen(addr).await.unwrap();
         loop {
             let connection = listener.accept().await.unwrap();
+            let shard = self.accepted.get().checked_rem(self.shards).unwrap_or(0);
             self.accepted.set(self.accepted.get() + 1);
-            reactor::spawn(Group::Statement, "test server", self.clone().session(connection));
+            reactor::spawn(Group::Statement, "test server", self.clone().session(connection, shard));
         }
     }
 
-    async fn session(self: Rc<Self>, connection: Connection) {
+    async fn session(self: Rc<Self>, connection: Connection, shard: u32) {
         let mut frames = FrameBuffer::new(Direction::Request, 1 << 20);
         let mut received = Buf::with_capacity(64 << 10);
         loop {
@@ -59,7 +64,7 @@ impl Server {
             frames.extend(&received);
             let mut out = Vec::new();
             while let Some((header, body)) = frames.next_frame().unwrap() {
-                self.answer(&Request::decode(&header, body).unwrap(), header.stream, &mut out);
+                self.answer(&Request::decode(&header, body).unwrap(), shard, header.stream, &mut out);
             }
             if connection.send_all(Buf::from(out)).await.0.is_err() {
                 return;
@@ -67,7 +72,7 @@ impl Server {
         }
     }
 
-    fn answer(&self, request: &Request<'_>, stream: i16, out: &mut Vec<u8>) {
+    fn answer(&self, request: &Request<'_>, shard: u32, stream: i16, out: &mut Vec<u8>) {
         let mut reply = |opcode, body: &dyn Fn(&mut Vec<u8>)| {
             let start = frame::begin(out, opcode, stream);
             body(out);
@@ -76,6 +81,15 @@ impl Server {
         let none = EncodedMetadata::new(&[]);
         match request {
             Request::Startup(_) => reply(Opcode::Ready, &|_| {}),
+            Request::Options if self.shards > 0 => reply(Opcode::Supported, &|out| {
+                let (shards, shard) = (self.shards.to_string(), shard.to_string());
+                let told: [(&str, &[&str]); 3] = [
+                    ("SCYLLA_NR_SHARDS", &[&shards]),
+                    ("SCYLLA_SHARD", &[&shard]),
+                    ("SCYLLA_SHARDING_IGNORE_MSB", &["12"]),
+                ];
+                cql::response::encode_supported(out, &told);
+            }),
             Request::Prepare { query, .. } => reply(Opcode::Result, &|out| {
                 encode_prepared(out, &query.as_bytes()[..6], &none, &[], &none);
             }),
@@ -86,6 +100,9 @@ impl Server {
                 self.executed.set(self.executed.get() + 1);
                 let mut values = parameters.values.iter().map(|v| v.bytes().unwrap().to_vec());
                 let key = values.next().unwrap();
+                if self.shards > 0 && types::shard_of(types::Token::of_key(&key), self.shards, 12) != shard {
+                    self.astray.set(self.astray.get() + 1);
+                }
                 if *id == b"INSERT" {
                     self.rows.borrow_mut().insert(key, values.collect());
                     return reply(Opcode::Result, &|out| encode_void(out));
@@ -123,6 +140,13 @@ fn workload(mix: Mix, keys: Keys, arrival: Arrival) -> Workload {
     }
 }
 
+fn target(addr: SocketAddr, connections_per_host: u32, patience: Duration) -> Target {
+    let table = TableSpec::new("k", 1, Row::STRESS_DEFAULT);
+    Target { nodes: vec![addr], table, connections_per_host, shard_aware: false, patience }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
 fn share(workload: Workload) -> PhaseShare {
     PhaseShare { shared: SharedPhase::new(workload), shard: 0, shards: 1, seed: 1, stream: 0, warmup_ns: 0 }
 }
@@ -130,11 +154,17 @@ fn share(workload: Workload) -> PhaseShare {
 /// Runs `test` with a client on one server, both on one shard.
 fn with_client<F: Future<Output = ()> + 'static>(port: u16, test: impl FnOnce(Rc<Server>, Client) -> F + 'static) {
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
+    with_client_of(Server::default(), target(addr, 2, PATIENCE), test);
+}
+
+fn with_client_of<F: Future<Output = ()> + 'static>(
+    server: Server,
+    target: Target,
+    test: impl FnOnce(Rc<Server>, Client) -> F + 'static,
+) {
     reactor::uring::block_on(async move {
-        let server = Rc::new(Server::default());
-        reactor::spawn(Group::Statement, "test server", server.clone().serve(addr));
-        let table = TableSpec::new("k", 1, Row::STRESS_DEFAULT);
-        let target = Target { nodes: vec![addr], table, connections_per_host: 2, patience: Duration::from_secs(5) };
+        let server = Rc::new(server);
+        reactor::spawn(Group::Statement, "test server", server.clone().serve(target.nodes[0]));
         scenarios::client::create_schema(&target).await.unwrap();
         test(server, Client::connect(&target, 0, 1).await.unwrap()).await;
     })
@@ -238,6 +268,23 @@ fn a_connection_that_breaks_is_counted_and_comes_back() {
 }
 
 #[test]
+fn a_shard_aware_client_asks_the_owner() {
+    for (port, shard_aware) in [(19_318, true), (19_319, false)] {
+        let server = Server { shards: 3, ..Server::default() };
+        let target = Target { shard_aware, ..target(SocketAddr::from(([127, 0, 0, 1], port)), 4, PATIENCE) };
+        with_client_of(server, target, move |server, client| async move {
+            // One for the schema; two for each of three shards make four at least.
+            assert_eq!(server.accepted.get(), if shard_aware { 1 + 6 } else { 1 + 4 });
+            let mut write = workload(Mix::WRITE, Keys::Sequence { from: 1, to: 300 }, Arrival::Closed { threads: 8 });
+            write.operations = Some(300);
+            client.run(share(write)).await.unwrap();
+            assert_eq!(server.executed.get(), 300);
+            assert_eq!(server.astray.get() == 0, shard_aware, "{} went astray", server.astray.get());
+        });
+    }
+}
+
+#[test]
 fn a_phase_in_which_nothing_succeeds_says_why() {
     with_client(19_314, |server, client| async move {
         server.overloaded.set(true);
@@ -253,9 +300,7 @@ fn a_phase_in_which_nothing_succeeds_says_why() {
 fn a_server_that_is_not_there_is_named() {
     let addr = SocketAddr::from(([127, 0, 0, 1], 19_315));
     let error = reactor::uring::block_on(async move {
-        let table = TableSpec::new("k", 1, Row::STRESS_DEFAULT);
-        let target = Target { nodes: vec![addr], table, connections_per_host: 1, patience: Duration::ZERO };
-        scenarios::client::create_schema(&target).await.unwrap_err()
+        scenarios::client::create_schema(&target(addr, 1, Duration::ZERO)).await.unwrap_err()
     })
     .unwrap();
     assert_eq!(error.to_string(), "cannot reach 127.0.0.1:19315");
@@ -273,9 +318,7 @@ fn rate_of_the_client_on_one_core() {
     })
     .unwrap();
     let recorded = reactor::uring::block_on_with(on(1), move || async move {
-        let table = TableSpec::new("k", 1, Row::STRESS_DEFAULT);
-        let target = Target { nodes: vec![addr], table, connections_per_host: 8, patience: Duration::from_secs(5) };
-        let client = Client::connect(&target, 0, 1).await.unwrap();
+        let client = Client::connect(&target(addr, 8, PATIENCE), 0, 1).await.unwrap();
         let keys = Keys::Uniform { from: 1, to: 100 };
         let mut write = workload(Mix::WRITE, keys, Arrival::Closed { threads: 64 });
         write.duration_ns = Some(5_000_000_000);
