@@ -302,11 +302,6 @@ impl<'a> Simulation<'a> {
         record.work_us = self.work(&before, &after, record.measured);
         record.further.extend(self.measures().since(&measures));
         record.further.extend(of_resources(&record.resources));
-        if self.run.nodes == 1
-            && let Some(us) = record.further.get(&Metric::LocalReadLatencyP99).copied()
-        {
-            record.further.insert(Metric::ServerLatencyP99, us / 1e3);
-        }
         Ok(record)
     }
 

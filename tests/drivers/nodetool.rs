@@ -54,6 +54,14 @@ fn looks_after_a_node() {
     tool.run(&["compact", "looked"]);
     assert_eq!(tool.figure("SSTable count"), "1");
 
+    let coordinated = tool.run(&["proxyhistograms"]);
+    let of = |name: &str| -> Vec<f64> {
+        let line = coordinated.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().skip(1).map(|cell| cell.parse().expect("a number")).collect()
+    };
+    // cqlsh has read and written; nothing takes no time at all.
+    assert!(matches!(of("Max")[..], [read, write, _] if read > 0.0 && write > 0.0), "{coordinated}");
+
     tool.run(&["snapshot", "-t", "kept", "looked"]);
     let listed = tool.run(&["listsnapshots"]);
     assert!(listed.lines().any(|line| ["kept", "looked", "after"].iter().all(|word| line.contains(word))), "{listed}");

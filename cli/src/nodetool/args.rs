@@ -63,6 +63,8 @@ pub enum Command {
     /// Percentiles of a table's latencies and reads.
     #[command(alias = "cfhistograms")]
     Tablehistograms(Table),
+    /// Percentiles of how long statements took on this node as coordinator.
+    Proxyhistograms,
     /// The partitions that are read and written most, sampled for a while.
     Toppartitions {
         #[arg(value_name = "KEYSPACE", requires = "table")]

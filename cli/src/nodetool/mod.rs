@@ -33,6 +33,7 @@ pub fn run(args: &Nodetool) -> Result<(), Failure> {
         }
         Command::Tablestats(chosen) => tables::stats(&api, chosen),
         Command::Tablehistograms(table) => tables::histograms(&api, table),
+        Command::Proxyhistograms => tables::proxy_histograms(&api),
         Command::Toppartitions { keyspace, table, duration, count, capacity } => {
             let table = keyspace.as_deref().zip(table.as_deref());
             top_partitions::print(&api, table, *duration, *count, *capacity)

@@ -43,7 +43,11 @@ struct Histogram {
 
 impl Histogram {
     fn get(api: &Api, name: &str, table: &str) -> Result<Self, Failure> {
-        let value = api.get(&format!("/column_family/metrics/{name}/{}", encoded(table)))?;
+        Self::at(api, &format!("/column_family/metrics/{name}/{}", encoded(table)))
+    }
+
+    fn at(api: &Api, path: &str) -> Result<Self, Failure> {
+        let value = api.get(path)?;
         let numbers = |of: &str| value[of].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         Ok(Self { counts: numbers("buckets"), offsets: numbers("bucket_offsets") })
     }
@@ -121,12 +125,26 @@ pub fn histograms(api: &Api, table: &Table) -> Result<(), Failure> {
         of("tombstone_scanned_histogram")?,
     ];
     println!("{}/{} histograms", table.keyspace, table.table);
-    let mut rows = vec![
-        ["Percentile", "Read Latency", "Write Latency", "SSTables", "Live Rows", "Tombstones"]
-            .map(String::from)
-            .to_vec(),
-        ["", "(micros)", "(micros)", "(per read)", "(per read)", "(per read)"].map(String::from).to_vec(),
+    let head = [
+        ["Percentile", "Read Latency", "Write Latency", "SSTables", "Live Rows", "Tombstones"],
+        ["", "(micros)", "(micros)", "(per read)", "(per read)", "(per read)"],
     ];
+    print_percentiles(head, &all);
+    Ok(())
+}
+
+pub fn proxy_histograms(api: &Api) -> Result<(), Failure> {
+    let of = |what: &str| Histogram::at(api, &format!("/storage_proxy/metrics/{what}/estimated_histogram"));
+    println!("proxy histograms");
+    let head =
+        [["Percentile", "Read Latency", "Write Latency", "Range Latency"], ["", "(micros)", "(micros)", "(micros)"]];
+    print_percentiles(head, &[of("read")?, of("write")?, of("range")?]);
+    Ok(())
+}
+
+/// `head`: the columns' names and their units, the percentiles' own first.
+fn print_percentiles<const COLUMNS: usize>(head: [[&str; COLUMNS]; 2], all: &[Histogram]) {
+    let mut rows = head.map(|line| line.map(String::from).to_vec()).to_vec();
     for (name, fraction) in
         [("50%", 0.5), ("75%", 0.75), ("95%", 0.95), ("98%", 0.98), ("99%", 0.99), ("Min", 0.0), ("Max", 1.0)]
     {
@@ -134,7 +152,6 @@ pub fn histograms(api: &Api, table: &Table) -> Result<(), Failure> {
         rows.push([name.to_string()].into_iter().chain(cells).collect());
     }
     print!("{}", table::render(&rows));
-    Ok(())
 }
 
 fn text(value: &Value) -> String {

@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::Future;
 
 use cql::Consistency;
 use cql::request::Parameters;
+use storage::Histogram;
 
 use crate::node::Node;
 use crate::plan::{ModifyKind, Plan};
@@ -28,10 +30,43 @@ pub struct Counts {
     /// By the level's code.
     writes: [Cell<u64>; Consistency::ALL.len()],
     drift: Cell<Drift>,
+    /// By [`Coordinated`].
+    latencies: [RefCell<Latency>; Coordinated::ALL.len()],
     /// Of errors that were answered, by type.
     errors: RefCell<BTreeMap<&'static str, u64>>,
     /// What happens too seldom to have a field, by the metric's name without its prefix.
     named: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+/// What a coordinator does for statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coordinated {
+    /// Of one partition.
+    Read,
+    Write,
+    /// Of a range of partitions.
+    Scan,
+}
+
+impl Coordinated {
+    pub const ALL: [Coordinated; 3] = [Coordinated::Read, Coordinated::Write, Coordinated::Scan];
+
+    /// As Cassandra and ScyllaDB name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Coordinated::Read => "read",
+            Coordinated::Write => "write",
+            Coordinated::Scan => "range",
+        }
+    }
+}
+
+/// How long coordinators took, until enough replicas had answered, failed or been waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// In microseconds.
+    pub classes: Histogram,
+    pub sum_us: u64,
 }
 
 /// How far clients' timestamps are from the clock here.
@@ -52,6 +87,8 @@ pub struct CountsView {
     pub named: BTreeMap<&'static str, u64>,
     pub writes: Vec<(Consistency, u64)>,
     pub drift: Drift,
+    /// By [`Coordinated`].
+    pub latencies: [Latency; Coordinated::ALL.len()],
 }
 
 fn add(cell: &Cell<u64>, n: u64) {
@@ -120,7 +157,24 @@ impl Counts {
             named: self.named.borrow().clone(),
             writes: Consistency::ALL.into_iter().zip(self.writes.iter().map(Cell::get)).collect(),
             drift: self.drift.get(),
+            latencies: self.latencies(),
         }
+    }
+
+    /// By [`Coordinated`].
+    pub fn latencies(&self) -> [Latency; Coordinated::ALL.len()] {
+        Coordinated::ALL.map(|what| self.latencies[what as usize].borrow().clone())
+    }
+
+    /// Counts how long `work` takes.
+    pub(crate) async fn timed<T>(&self, what: Coordinated, work: impl Future<Output = T>) -> T {
+        let begun_ns = reactor::now();
+        let result = work.await;
+        let took_us = (reactor::now() - begun_ns) / 1000;
+        let mut latency = self.latencies[what as usize].borrow_mut();
+        latency.classes.add(took_us);
+        latency.sum_us = latency.sum_us.saturating_add(took_us);
+        result
     }
 }
 

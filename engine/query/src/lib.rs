@@ -39,7 +39,7 @@ mod view;
 
 pub use access::Authenticator;
 pub use clients::{Clients, ConnectedClient, Encryption};
-pub use counts::{Counts, CountsView, DRIFT_CLASSES_US};
+pub use counts::{Coordinated, Counts, CountsView, DRIFT_CLASSES_US, Latency};
 pub use error::QueryError;
 pub use execute::{Client, Outcome};
 pub use journal::{CompactionEntry, Journal, Sampled, TopPartition, Watched};

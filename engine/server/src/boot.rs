@@ -165,6 +165,13 @@ pub fn table_stats(keyspace: &str, table: &str) -> Option<storage::TableStats> {
     node.storage.stats().tables.remove(&id)
 }
 
+/// How long the current shard's coordinator took for reads of one partition.
+pub fn read_latencies() -> Option<storage::Histogram> {
+    let node = reactor::local::<Node>()?;
+    let [read, ..] = node.counts.latencies();
+    Some(read.classes)
+}
+
 /// Rewrites all SSTables of the current shard's tables of `keyspace` into one each: a major compaction.
 pub async fn compact_shard(keyspace: &str) -> Result<(), storage::Error> {
     let Some(node) = reactor::local::<Node>() else { return Ok(()) };

@@ -13,6 +13,6 @@ mod listeners;
 mod session;
 mod tls;
 
-pub use boot::{BootError, compact_shard, drain_shard, quiesce_shard, run_shard, table_stats};
+pub use boot::{BootError, compact_shard, drain_shard, quiesce_shard, read_latencies, run_shard, table_stats};
 pub use config::{NodeConfig, Timeouts};
 pub use tls::{OptionsError, QueriesError, TlsError};

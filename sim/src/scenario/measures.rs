@@ -1,22 +1,28 @@
-//! What the servers themselves count of a phase: latencies at the replica, SSTables a read, bytes on disk.
+//! What the servers themselves count of a phase: latencies at replica and coordinator, SSTables a read, bytes on disk.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use scenarios::{Metric, Resource};
-use storage::TableStats;
+use storage::{Histogram, TableStats};
 
 use crate::{HostId, World};
 
 /// Of one table, all shards of all servers together.
 #[derive(Default)]
-pub(super) struct Measures(TableStats);
+pub(super) struct Measures {
+    table: TableStats,
+    /// Of reads, at the coordinator.
+    coordinated_us: Histogram,
+}
 
 impl Measures {
     pub fn take(world: &Rc<World>, servers: &[HostId], shards: usize, keyspace: &str) -> Self {
-        let mut all = TableStats::default();
+        let (mut all, mut coordinated_us) = (TableStats::default(), Histogram::default());
         for &host in servers {
             for shard in 0..shards {
+                let reads = world.on_shard(host, shard, |_| server::read_latencies()).flatten();
+                coordinated_us.merge(&reads.unwrap_or_default());
                 let stats = world.on_shard(host, shard, |_| server::table_stats(keyspace, "standard1")).flatten();
                 let Some(stats) = stats else { continue };
                 all.read_us.merge(&stats.read_us);
@@ -25,17 +31,18 @@ impl Measures {
                 all.disk_bytes += stats.disk_bytes;
             }
         }
-        Self(all)
+        Self { table: all, coordinated_us }
     }
 
     pub fn disk_bytes(&self) -> u64 {
-        self.0.disk_bytes
+        self.table.disk_bytes
     }
 
     /// What was counted between `before` and now.
     pub fn since(&self, before: &Measures) -> BTreeMap<Metric, f64> {
         use Metric::*;
-        let (reads, writes) = (self.0.read_us.since(&before.0.read_us), self.0.write_us.since(&before.0.write_us));
+        let (reads, writes) =
+            (self.table.read_us.since(&before.table.read_us), self.table.write_us.since(&before.table.write_us));
         let mut further = BTreeMap::new();
         if writes.count() > 0 {
             let at = [
@@ -58,8 +65,10 @@ impl Measures {
             (LocalReadLatencyP99, 0.99),
         ];
         further.extend(at.map(|(metric, part)| (metric, reads.percentile(part) as f64)));
+        let coordinated_us = self.coordinated_us.since(&before.coordinated_us);
+        further.insert(ServerLatencyP99, coordinated_us.percentile(0.99) as f64 / 1e3);
         let mut sstables = TableStats::default();
-        let counts = self.0.sstables_per_read.iter().zip(before.0.sstables_per_read);
+        let counts = self.table.sstables_per_read.iter().zip(before.table.sstables_per_read);
         sstables.sstables_per_read.iter_mut().zip(counts).for_each(|(n, (now, before))| *n = now - before);
         let at = [
             (SstablesPerReadP50, 0.5),

@@ -13,6 +13,7 @@ use storage::{Partition, ReadCommand, ScanCommand};
 use types::{TableDef, Token};
 
 use super::unavailable;
+use crate::counts::Coordinated;
 use crate::error::{ONE_FAILED, QueryError, read_shortfall};
 use crate::node::Node;
 use crate::replica::{self, verb};
@@ -30,6 +31,18 @@ type Answer<T> = (NodeIndex, Result<T, String>);
 impl Node {
     /// Reads one partition. `None`: no replica has anything of it. `timeout` in place of the configured one.
     pub(crate) async fn read(
+        self: &Rc<Self>,
+        table: &Arc<TableDef>,
+        token: Token,
+        command: ReadCommand,
+        consistency: Consistency,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Partition>, QueryError> {
+        let read = self.read_replicas(table, token, command, consistency, timeout);
+        self.counts.timed(Coordinated::Read, read).await
+    }
+
+    async fn read_replicas(
         self: &Rc<Self>,
         table: &Arc<TableDef>,
         token: Token,
@@ -94,6 +107,17 @@ impl Node {
     ///
     /// Gives at most about `command.limit_rows` rows, and whether there may be more behind the last of them.
     pub(crate) async fn scan_range(
+        self: &Rc<Self>,
+        table: &Arc<TableDef>,
+        command: ScanCommand,
+        consistency: Consistency,
+        timeout: Option<Duration>,
+    ) -> Result<(Vec<Partition>, bool), QueryError> {
+        let scan = self.scan_replicas(table, command, consistency, timeout);
+        self.counts.timed(Coordinated::Scan, scan).await
+    }
+
+    async fn scan_replicas(
         self: &Rc<Self>,
         table: &Arc<TableDef>,
         command: ScanCommand,

@@ -12,6 +12,7 @@ use reactor::{Group, Work, time};
 use types::Token;
 
 use super::unavailable;
+use crate::counts::Coordinated;
 use crate::error::{ONE_FAILED, QueryError, write_shortfall};
 use crate::node::Node;
 use crate::replica::{self, verb};
@@ -53,6 +54,19 @@ impl Pending {
 impl Node {
     /// Writes an encoded mutation whose partition has `token`. `timeout` in place of the configured one.
     pub(crate) async fn write(
+        self: &Rc<Self>,
+        keyspace: &str,
+        token: Token,
+        mutation: Vec<u8>,
+        consistency: Consistency,
+        kind: WriteType,
+        timeout: Option<Duration>,
+    ) -> Result<(), QueryError> {
+        let write = self.write_replicas(keyspace, token, mutation, consistency, kind, timeout);
+        self.counts.timed(Coordinated::Write, write).await
+    }
+
+    async fn write_replicas(
         self: &Rc<Self>,
         keyspace: &str,
         token: Token,

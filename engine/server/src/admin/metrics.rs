@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::rc::Rc;
 
-use query::{CountsView, DRIFT_CLASSES_US, Node};
+use query::{Coordinated, CountsView, DRIFT_CLASSES_US, Node};
 use reactor::Work;
-use storage::{CacheStats, Stats, TableStats};
+use storage::{CacheStats, Histogram, Stats, TableStats};
 
 use super::http::{Method, Request, Response};
 use super::{Refusal, refused};
@@ -120,6 +120,27 @@ fn requests(page: &mut Page, shards: &[Shard]) {
     }
 }
 
+/// Of the classes every fourth, each about twice the one before.
+fn latencies(page: &mut Page, shards: &[Shard]) {
+    for what in Coordinated::ALL {
+        let name = format!("storage_proxy_coordinator_{}_latency", what.name());
+        page.head(&name, "histogram", "microseconds until enough replicas had answered");
+        for (at, shard) in shards.iter().enumerate() {
+            let latency = &shard.counts.latencies[what as usize];
+            let mut upto = 0;
+            for (class, (count, upper)) in latency.classes.counts().iter().zip(Histogram::offsets()).enumerate() {
+                upto += count;
+                if class % 4 == 0 {
+                    page.line(&format!("{name}_bucket"), at, &[("le", &upper.to_string())], upto);
+                }
+            }
+            page.line(&format!("{name}_bucket"), at, &[("le", "+Inf")], latency.classes.count());
+            page.line(&format!("{name}_sum"), at, &[], latency.sum_us);
+            page.line(&format!("{name}_count"), at, &[], latency.classes.count());
+        }
+    }
+}
+
 fn storage(page: &mut Page, node: &Node, shards: &[Shard]) {
     let log = |shard: &Shard| shard.stats.commitlog;
     page.each(shards, ("commitlog_alloc", "counter", "records appended"), |s| log(s).appended_records);
@@ -196,6 +217,7 @@ async fn page(node: &Rc<Node>) -> Result<String, Refusal> {
         page.line("reactor_cpu_used_time_ms", at, &[], shard.used_cpu_ns as f64 / 1e6);
     }
     requests(&mut page, &shards);
+    latencies(&mut page, &shards);
     storage(&mut page, node, &shards);
     Ok(page.0)
 }

@@ -87,6 +87,7 @@ async fn answer(node: &Rc<Node>, service: Service, request: &Request) -> Respons
         Some((&"column_family", ["built_indexes", table])) => views::built_indexes(node, table),
         Some((&"column_family", ["toppartitions", table])) => top_partitions::of_table(node, request, table).await,
         Some((&"column_family", rest)) => tables::answer(node, request, rest).await,
+        Some((&"storage_proxy", ["metrics", what, "estimated_histogram"])) => tables::coordinated(node, what).await,
         Some((&"compaction_manager", rest)) => compactions::answer(node, request, rest).await,
         Some((&("gossiper" | "failure_detector" | "snitch" | "endpoint_snitch_info"), _)) => {
             cluster::answer(node, &parts(request), request)

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use query::Node;
+use query::{Coordinated, Node};
 use serde_json::{Value, json};
 use storage::{Histogram, TableStats};
 use types::TableDef;
@@ -89,6 +89,13 @@ pub(super) fn histogram<'a>(all: impl Iterator<Item = &'a Histogram>) -> Value {
         sum
     });
     json!({ "buckets": sum.counts(), "bucket_offsets": Histogram::offsets() })
+}
+
+/// Latencies of coordinators: `read`, `write` or `range`.
+pub(super) async fn coordinated(node: &Node, what: &str) -> Answer {
+    let what = Coordinated::ALL.into_iter().find(|one| one.name() == what).ok_or(Refusal::NotFound)?;
+    let all = node.on_every_shard("latencies", |node| async move { node.counts.latencies() }).await?;
+    Ok(histogram(all.iter().map(|latencies| &latencies[what as usize].classes)))
 }
 
 async fn metric(node: &Node, path: &[&str]) -> Answer {
