@@ -40,7 +40,8 @@ fn looks_after_a_node() {
     let home = tempfile::tempdir().expect("a folder for cqlsh's home");
     let statements = "CREATE KEYSPACE looked WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1};
         CREATE TABLE looked.after (p int PRIMARY KEY, v int);
-        INSERT INTO looked.after (p, v) VALUES (1, 1)";
+        INSERT INTO looked.after (p, v) VALUES (1, 1);
+        SELECT v FROM looked.after WHERE p = 1";
     let made = python::cqlsh(server.address(), home.path(), &["-e", statements]);
     assert!(made.status.success(), "{}", python::both(&made));
 
