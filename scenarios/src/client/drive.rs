@@ -99,9 +99,11 @@ pub(super) struct Reach {
     pub links: Rc<Vec<Rc<Link>>>,
     pub nodes: Rc<Vec<NodeLinks>>,
     pub ring: Rc<Ring>,
+    /// How long a run goes on without any connection.
+    pub patience: Duration,
 }
 
-/// The connections to one node.
+/// The connections to one node. One that broke may come back to another shard, which passes on what it does not own.
 pub(super) struct NodeLinks {
     pub all: Vec<Rc<Link>>,
     /// `None`: any of them may be sent anything.
@@ -170,7 +172,6 @@ impl Driver {
         share: PhaseShare,
         observer: Option<Rc<dyn Observer>>,
         reach: &Reach,
-        patience: Duration,
     ) -> Result<Recorder, ClientError> {
         let start_ns = reactor::now();
         let workload = share.shared.workload.clone();
@@ -196,7 +197,7 @@ impl Driver {
             first_failure: RefCell::new(None),
             stopped: Cell::new(false),
             lost_since_ns: Cell::new(0),
-            patience_ns: patience.as_nanos() as u64,
+            patience_ns: reach.patience.as_nanos() as u64,
             abandoned: Cell::new(false),
             changed: Notify::new(),
             me: me.clone(),
@@ -397,7 +398,7 @@ impl Driver {
 
     /// A link to one of the partition's replicas that is up, or to any node.
     fn choose_link(&self, key: &[u8]) -> Option<&Rc<Link>> {
-        let Reach { links, nodes, ring } = &self.reach;
+        let Reach { links, nodes, ring, .. } = &self.reach;
         let token = Token::of_key(key);
         let width = ring.width();
         let first = self.choices.borrow_mut().below(width as u64) as usize;

@@ -102,10 +102,7 @@ async fn open_all(
 }
 
 /// One shard's connections. Dropping it closes them.
-pub struct Client {
-    reach: Reach,
-    patience: Duration,
-}
+pub struct Client(Reach);
 
 impl Client {
     /// Connects shard `shard` of `shards` to every node; at least one connection each.
@@ -132,8 +129,8 @@ impl Client {
             nodes.push(node);
         }
         let ring = Ring::new(&tokens, target.table.replication_factor as usize);
-        let reach = Reach { links: Rc::new(links), nodes: Rc::new(nodes), ring: Rc::new(ring) };
-        Ok(Self { reach, patience: target.patience })
+        let (links, nodes, ring) = (Rc::new(links), Rc::new(nodes), Rc::new(ring));
+        Ok(Self(Reach { links, nodes, ring, patience: target.patience }))
     }
 
     /// Runs this shard's part of a phase. Ends when its last operation has been answered.
@@ -147,7 +144,7 @@ impl Client {
     }
 
     async fn run_part(&self, share: PhaseShare, observer: Option<Rc<dyn Observer>>) -> Result<Recorder, ClientError> {
-        Driver::run(share, observer, &self.reach, self.patience).await
+        Driver::run(share, observer, &self.0).await
     }
 }
 
@@ -164,6 +161,6 @@ async fn prepare(dialogue: &mut Dialogue, text: &str, patience: Duration) -> Res
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.reach.links.iter().for_each(|link| link.close());
+        self.0.links.iter().for_each(|link| link.close());
     }
 }
