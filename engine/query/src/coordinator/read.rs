@@ -38,69 +38,61 @@ impl Node {
         consistency: Consistency,
         timeout: Option<Duration>,
     ) -> Result<Option<Partition>, QueryError> {
-        let read = self.read_replicas(table, token, command, consistency, timeout);
-        self.counts.timed(Coordinated::Read, read).await
-    }
-
-    async fn read_replicas(
-        self: &Rc<Self>,
-        table: &Arc<TableDef>,
-        token: Token,
-        command: ReadCommand,
-        consistency: Consistency,
-        timeout: Option<Duration>,
-    ) -> Result<Option<Partition>, QueryError> {
-        reactor::charge(Work::CoordinateRead, 0);
-        let replicas = self.replicas(&table.keyspace, token)?;
-        let requirement = self.requirement(&table.keyspace, consistency)?;
-        if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
-        }
-        let local = (self.me(), self.topology.local().dc);
-        let decision = ReadDecision::begin(requirement, replicas, local, token.0 as u64, |node| self.is_alive(node))
-            .map_err(|why| unavailable(consistency, why))?;
-        self.trace(|| {
-            let targets = self.addresses(decision.targets());
-            format!("Reading {}.{} at token {} from [{targets}]", table.keyspace, table.name, token.0)
-        });
-        if requirement.required() <= 1 && timeout.is_none() && decision.targets().eq([self.me()]) {
-            let read = replica::read(self, token, table.version, command).await;
-            self.trace(|| "Read finished".to_string());
-            return read.map_err(|cause| read_shortfall(ONE_FAILED, consistency, &cause));
-        }
-        let timeout = timeout.unwrap_or(self.config.timeouts.read);
-        let payload = Rc::new(replica::encode_read(token, table.version, &command));
-        let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<Option<Partition>>>>| {
-            let answers = answers.clone();
-            if target == node.me() {
-                let (node, version, command) = (node.clone(), table.version, command.clone());
-                reactor::run_or_spawn(Group::Statement, "read-local", async move {
-                    let answer = replica::read(&node, token, version, command).await;
-                    answers.push((target, answer));
-                });
-            } else if let Some(messenger) = node.messenger() {
-                messenger.call_with(target, verb::READ, &payload, timeout, move |answer| {
-                    let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_answer);
-                    answers.push((target, answer));
-                });
+        let read = async {
+            reactor::charge(Work::CoordinateRead, 0);
+            let replicas = self.replicas(&table.keyspace, token)?;
+            let requirement = self.requirement(&table.keyspace, consistency)?;
+            if timeout.is_some_and(|timeout| timeout.is_zero()) {
+                return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
             }
+            let local = (self.me(), self.topology.local().dc);
+            let decision =
+                ReadDecision::begin(requirement, replicas, local, token.0 as u64, |node| self.is_alive(node))
+                    .map_err(|why| unavailable(consistency, why))?;
+            self.trace(|| {
+                let targets = self.addresses(decision.targets());
+                format!("Reading {}.{} at token {} from [{targets}]", table.keyspace, table.name, token.0)
+            });
+            if requirement.required() <= 1 && timeout.is_none() && decision.targets().eq([self.me()]) {
+                let read = replica::read(self, token, table.version, command).await;
+                self.trace(|| "Read finished".to_string());
+                return read.map_err(|cause| read_shortfall(ONE_FAILED, consistency, &cause));
+            }
+            let timeout = timeout.unwrap_or(self.config.timeouts.read);
+            let payload = Rc::new(replica::encode_read(token, table.version, &command));
+            let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<Option<Partition>>>>| {
+                let answers = answers.clone();
+                if target == node.me() {
+                    let (node, version, command) = (node.clone(), table.version, command.clone());
+                    reactor::run_or_spawn(Group::Statement, "read-local", async move {
+                        let answer = replica::read(&node, token, version, command).await;
+                        answers.push((target, answer));
+                    });
+                } else if let Some(messenger) = node.messenger() {
+                    messenger.call_with(target, verb::READ, &payload, timeout, move |answer| {
+                        let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_answer);
+                        answers.push((target, answer));
+                    });
+                }
+            };
+            let mut merged: Option<Partition> = None;
+            self.gather(decision, consistency, timeout, ask, |partition, first| {
+                let Some(partition) = partition else { return };
+                if !first {
+                    reactor::charge(Work::Reconcile, 0);
+                }
+                match &mut merged {
+                    None => merged = Some(partition),
+                    Some(merged) => merged.merge(partition, table),
+                }
+            })
+            .await?;
+            if let Some(merged) = &mut merged {
+                merged.purge_shadowed(table);
+            }
+            Ok(merged)
         };
-        let mut merged: Option<Partition> = None;
-        self.gather(decision, consistency, timeout, ask, |partition, first| {
-            let Some(partition) = partition else { return };
-            if !first {
-                reactor::charge(Work::Reconcile, 0);
-            }
-            match &mut merged {
-                None => merged = Some(partition),
-                Some(merged) => merged.merge(partition, table),
-            }
-        })
-        .await?;
-        if let Some(merged) = &mut merged {
-            merged.purge_shadowed(table);
-        }
-        Ok(merged)
+        self.counts.timed(Coordinated::Read, read).await
     }
 
     /// Reads partitions of a range of tokens in token order, merged over the replicas that hold the range.
@@ -113,51 +105,43 @@ impl Node {
         consistency: Consistency,
         timeout: Option<Duration>,
     ) -> Result<(Vec<Partition>, bool), QueryError> {
-        let scan = self.scan_replicas(table, command, consistency, timeout);
-        self.counts.timed(Coordinated::Scan, scan).await
-    }
-
-    async fn scan_replicas(
-        self: &Rc<Self>,
-        table: &Arc<TableDef>,
-        command: ScanCommand,
-        consistency: Consistency,
-        timeout: Option<Duration>,
-    ) -> Result<(Vec<Partition>, bool), QueryError> {
-        reactor::charge(Work::CoordinateRead, 0);
-        let replicas = self.replicas(&table.keyspace, command.tokens.1)?;
-        let requirement: Requirement = self.requirement(&table.keyspace, consistency)?;
-        if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
-        }
-        let local = (self.me(), self.topology.local().dc);
-        let turn = command.tokens.1.0 as u64;
-        let decision = ReadDecision::begin(requirement, replicas, local, turn, |node| self.is_alive(node))
-            .map_err(|why| unavailable(consistency, why))?;
-        self.trace(|| {
-            let targets = self.addresses(decision.targets());
-            format!("Scanning a range of {}.{} from [{targets}]", table.keyspace, table.name)
-        });
-        let timeout = timeout.unwrap_or(self.config.timeouts.range);
-        let payload = Rc::new(replica::encode_scan(table.version, &command));
-        let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<(Vec<Partition>, bool)>>>| {
-            let answers = answers.clone();
-            if target == node.me() {
-                let (node, version, command) = (node.clone(), table.version, command.clone());
-                reactor::run_or_spawn(Group::Statement, "scan-local", async move {
-                    let answer = replica::scan(&node, version, command).await;
-                    answers.push((target, answer));
-                });
-            } else if let Some(messenger) = node.messenger() {
-                messenger.call_with(target, verb::SCAN, &payload, timeout, move |answer| {
-                    let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_scanned);
-                    answers.push((target, answer));
-                });
+        let scan = async {
+            reactor::charge(Work::CoordinateRead, 0);
+            let replicas = self.replicas(&table.keyspace, command.tokens.1)?;
+            let requirement: Requirement = self.requirement(&table.keyspace, consistency)?;
+            if timeout.is_some_and(|timeout| timeout.is_zero()) {
+                return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
             }
+            let local = (self.me(), self.topology.local().dc);
+            let turn = command.tokens.1.0 as u64;
+            let decision = ReadDecision::begin(requirement, replicas, local, turn, |node| self.is_alive(node))
+                .map_err(|why| unavailable(consistency, why))?;
+            self.trace(|| {
+                let targets = self.addresses(decision.targets());
+                format!("Scanning a range of {}.{} from [{targets}]", table.keyspace, table.name)
+            });
+            let timeout = timeout.unwrap_or(self.config.timeouts.range);
+            let payload = Rc::new(replica::encode_scan(table.version, &command));
+            let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<(Vec<Partition>, bool)>>>| {
+                let answers = answers.clone();
+                if target == node.me() {
+                    let (node, version, command) = (node.clone(), table.version, command.clone());
+                    reactor::run_or_spawn(Group::Statement, "scan-local", async move {
+                        let answer = replica::scan(&node, version, command).await;
+                        answers.push((target, answer));
+                    });
+                } else if let Some(messenger) = node.messenger() {
+                    messenger.call_with(target, verb::SCAN, &payload, timeout, move |answer| {
+                        let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_scanned);
+                        answers.push((target, answer));
+                    });
+                }
+            };
+            let mut answers: Vec<(Vec<Partition>, bool)> = Vec::new();
+            self.gather(decision, consistency, timeout, ask, |answer, _| answers.push(answer)).await?;
+            Ok(merge_scans(answers, table))
         };
-        let mut answers: Vec<(Vec<Partition>, bool)> = Vec::new();
-        self.gather(decision, consistency, timeout, ask, |answer, _| answers.push(answer)).await?;
-        Ok(merge_scans(answers, table))
+        self.counts.timed(Coordinated::Scan, scan).await
     }
 
     /// Asks the decision's targets, and spares when some fail, until the level is met; gives every answer to `take`.

@@ -62,53 +62,43 @@ impl Node {
         kind: WriteType,
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let write = self.write_replicas(keyspace, token, mutation, consistency, kind, timeout);
+        let write = async {
+            reactor::charge(Work::CoordinateWrite, 0);
+            let replicas = self.replicas(keyspace, token)?;
+            let requirement = self.requirement(keyspace, consistency)?;
+            if timeout.is_some_and(|timeout| timeout.is_zero()) {
+                return Err(QueryError::write_timeout(consistency, 0, requirement.required(), kind));
+            }
+            if replicas.nodes() == [self.me()] && requirement.required() <= 1 && timeout.is_none() {
+                self.trace(|| format!("Executing a mutation locally for token {}", token.0));
+                // The only replica is here: nothing to count, nobody to time out.
+                let applied = replica::apply(self, token, mutation).await;
+                self.trace(|| "Mutation finished".to_string());
+                return applied.map_err(|cause| write_shortfall(ONE_FAILED, consistency, kind, &cause));
+            }
+            let decision = WriteDecision::begin(requirement, replicas, |node| self.is_alive(node))
+                .map_err(|why| unavailable(consistency, why))?;
+            let pending = Rc::new(Pending {
+                decided: Once::new(),
+                done: Cell::new(false),
+                cause: RefCell::new(String::new()),
+                decision: RefCell::new(decision),
+            });
+            self.trace(|| {
+                let targets = self.addresses(decision.targets());
+                format!("Sending a mutation for token {} to [{targets}], for consistency {consistency}", token.0)
+            });
+            self.send_to_replicas(&pending, decision, token, mutation);
+            let timeout = timeout.unwrap_or(self.config.timeouts.write);
+            let answer = time::timeout(timeout, pending.decided.take()).await;
+            let answer = answer.unwrap_or_else(|_| match pending.decision.borrow_mut().on_timeout() {
+                Outcome::Failed(shortfall) => Err(shortfall),
+                _ => Ok(()),
+            });
+            self.trace(|| format!("Mutation {}", if answer.is_ok() { "finished" } else { "failed" }));
+            answer.map_err(|shortfall| write_shortfall(shortfall, consistency, kind, &pending.cause.take()))
+        };
         self.counts.timed(Coordinated::Write, write).await
-    }
-
-    async fn write_replicas(
-        self: &Rc<Self>,
-        keyspace: &str,
-        token: Token,
-        mutation: Vec<u8>,
-        consistency: Consistency,
-        kind: WriteType,
-        timeout: Option<Duration>,
-    ) -> Result<(), QueryError> {
-        reactor::charge(Work::CoordinateWrite, 0);
-        let replicas = self.replicas(keyspace, token)?;
-        let requirement = self.requirement(keyspace, consistency)?;
-        if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(QueryError::write_timeout(consistency, 0, requirement.required(), kind));
-        }
-        if replicas.nodes() == [self.me()] && requirement.required() <= 1 && timeout.is_none() {
-            self.trace(|| format!("Executing a mutation locally for token {}", token.0));
-            // The only replica is here: nothing to count, nobody to time out.
-            let applied = replica::apply(self, token, mutation).await;
-            self.trace(|| "Mutation finished".to_string());
-            return applied.map_err(|cause| write_shortfall(ONE_FAILED, consistency, kind, &cause));
-        }
-        let decision = WriteDecision::begin(requirement, replicas, |node| self.is_alive(node))
-            .map_err(|why| unavailable(consistency, why))?;
-        let pending = Rc::new(Pending {
-            decided: Once::new(),
-            done: Cell::new(false),
-            cause: RefCell::new(String::new()),
-            decision: RefCell::new(decision),
-        });
-        self.trace(|| {
-            let targets = self.addresses(decision.targets());
-            format!("Sending a mutation for token {} to [{targets}], for consistency {consistency}", token.0)
-        });
-        self.send_to_replicas(&pending, decision, token, mutation);
-        let timeout = timeout.unwrap_or(self.config.timeouts.write);
-        let answer = time::timeout(timeout, pending.decided.take()).await;
-        let answer = answer.unwrap_or_else(|_| match pending.decision.borrow_mut().on_timeout() {
-            Outcome::Failed(shortfall) => Err(shortfall),
-            _ => Ok(()),
-        });
-        self.trace(|| format!("Mutation {}", if answer.is_ok() { "finished" } else { "failed" }));
-        answer.map_err(|shortfall| write_shortfall(shortfall, consistency, kind, &pending.cause.take()))
     }
 
     /// Refuses a write that too few replicas are alive for, before anything of it is done.
