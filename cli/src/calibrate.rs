@@ -14,14 +14,15 @@ pub fn run(args: &args::Calibrate) -> Result<(), Failure> {
         Some(path) => read(path)?,
         None => measure(args)?,
     };
-    let found = calibrate::prices(&measured).map_err(failure)?;
-    let systems = calibrate::systems(&measured, &found, &args.name).map_err(Failure::unexpected)?;
-    crate::probe::write(&args.out, &systems)?;
+    // First of all, as it took minutes.
     if args.from.is_none() {
         let text = serde_json::to_string_pretty(&measured).map_err(Failure::unexpected)?;
         let kept = probe::Document { path: "calibration.json".into(), text };
         crate::probe::write(&args.out, &[kept])?;
     }
+    let found = calibrate::prices(&measured).map_err(failure)?;
+    let systems = calibrate::systems(&measured, &found, &args.name).map_err(Failure::unexpected)?;
+    crate::probe::write(&args.out, &systems)?;
     if args.json {
         println!("{}", json(&measured, &found));
         return Ok(());

@@ -95,7 +95,7 @@ fn show(probe: &Probe) {
         println!();
     }
     println!("  written     {:.1} GiB, the probe's wear", disk.bytes_written as f64 / f64::from(1 << 30));
-    let (awake, asleep, wake) = (network.awake, network.asleep, network.wake());
+    let (awake, asleep, wake) = (network.wakes.awake, network.wakes.asleep, network.wakes.wake());
     println!(
         "loopback      round trip p50 {:.1} us, p99 {:.1} us; {:.1} us, {:.1} us to a thread that sleeps",
         us(awake.p50),
@@ -103,8 +103,8 @@ fn show(probe: &Probe) {
         us(asleep.p50),
         us(asleep.p99)
     );
-    if let Some(doze) = network.doze() {
-        println!("  doze        of {:.0} us, wake-up {:.1} us", us(doze.lasts_ns), us(doze.wake_ns));
+    if let Some(doze) = network.wakes.doze() {
+        println!("  doze        of {:.0} us, wake-up {:.1} us", us(doze.lasts_ns), us(doze.wake.p50));
     }
     println!(
         "  wake-up     p50 {:.1} us; {:.0} round trips/s of 16 connections; {:.0} MiB/s",

@@ -105,10 +105,7 @@ impl Profiles {
                 "processors" => put(&mut processors, document.parse::<Processor>()?, |p| &p.name),
                 "instances" => {
                     let file: InstanceFile = document.parse()?;
-                    let rises = [file.wake(), file.interruptions()]
-                        .into_iter()
-                        .flatten()
-                        .all(|times| times.sampler().is_some());
+                    let rises = file.quantiles().all(|times| times.sampler().is_some());
                     rising(&document, &["wake"], rises)?;
                     instance_files.push((file, document));
                 }

@@ -61,7 +61,7 @@ pub struct Reference {
     pub hyper_thread_factor: Figure<Ratio>,
     /// How the costs grow with what is kept in memory; absent: they do not.
     pub growth: Option<Growth>,
-    /// What the machine did of one unchanging load when the costs were found (`orrery calibrate`).
+    /// How often a second the machine did one unchanging piece of work when the costs were found (`orrery calibrate`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yardstick: Option<Figure<Rate>>,
 }

@@ -28,12 +28,11 @@ pub(crate) struct InstanceFile {
 }
 
 impl InstanceFile {
-    pub(crate) fn wake(&self) -> Option<&Quantiles> {
-        self.wake.as_ref()
-    }
-
-    pub(crate) fn interruptions(&self) -> Option<&Quantiles> {
-        self.interruptions.as_ref().map(|interruptions| &interruptions.lasts)
+    /// All that have to rise.
+    pub(crate) fn quantiles(&self) -> impl Iterator<Item = &Quantiles> {
+        let doze = self.doze.as_ref().map(|doze| &doze.wake);
+        let interruptions = self.interruptions.as_ref().map(|interruptions| &interruptions.lasts);
+        self.wake.iter().chain(doze).chain(interruptions)
     }
 
     pub(crate) fn processor_name(&self) -> &str {
@@ -57,6 +56,7 @@ impl InstanceFile {
             wake,
             doze,
             interruptions,
+            slowness: None,
         }
     }
 }
@@ -83,6 +83,17 @@ pub struct Instance {
     pub doze: Option<Doze>,
     /// What holds up a thread that works; absent: nothing.
     pub interruptions: Option<Interruptions>,
+    /// How the speed of real processors changed while they were watched. In no file.
+    #[serde(skip)]
+    pub slowness: Option<Slowness>,
+}
+
+/// What work took of its cost, from one span of time to the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slowness {
+    pub every_ns: u64,
+    /// By processor, over and over again.
+    pub times: Vec<Vec<f32>>,
 }
 
 /// Times in which a working thread does not get on: its processor is the kernel's, or the host's of a virtual machine.
@@ -101,7 +112,7 @@ pub struct Interruptions {
 pub struct Doze {
     pub lasts: Figure<Time>,
     /// From an event to the first instruction of a thread that slept until then, while it lasts.
-    pub wake: Figure<Time>,
+    pub wake: Quantiles,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

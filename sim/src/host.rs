@@ -203,21 +203,31 @@ impl Host {
     /// Interrupts have the first threads, shards the others, core by core.
     #[inline]
     pub fn pace(&self, seat: &Seat, now: u64) -> Pace {
-        let Some(siblings) = &self.model.cpu.siblings else { return Pace::FULL_COST };
+        let slowness = self.model.slowness.as_ref();
+        if self.model.cpu.siblings.is_none() && slowness.is_none() {
+            return Pace::FULL_COST;
+        }
+        let cpu = self.id as usize * self.model.shards + seat.index;
+        Pace::of(self.sibling_factor(seat, now) * slowness.map_or(1.0, |slowness| slowness.factor(cpu, now)))
+    }
+
+    fn sibling_factor(&self, seat: &Seat, now: u64) -> f64 {
+        let Some(siblings) = &self.model.cpu.siblings else { return 1.0 };
         let sibling = (siblings.reserved + seat.index) ^ 1;
         let is_busy = match sibling.checked_sub(siblings.reserved) {
             None => self.nic.borrow().is_interrupted(sibling, now),
             Some(index) => self.seats.borrow().get(index).is_some_and(|other| other.is_busy(now)),
         };
-        if is_busy { Pace::FULL_COST } else { Pace::of(siblings.alone) }
+        if is_busy { 1.0 } else { siblings.alone }
     }
 
     /// The same for a run on a pool in which `busy` CPUs are at work, this one among them. The kernel gives threads
     /// cores of their own while there are any.
-    pub fn pool_pace(&self, busy: usize) -> Pace {
+    pub fn pool_pace(&self, busy: usize, now: u64) -> Pace {
         let cpu = &self.model.cpu;
         let alone = cpu.siblings.filter(|siblings| busy <= siblings.cores).map_or(1.0, |siblings| siblings.alone);
-        Pace::of(alone * cpu.contention.map_or(1.0, |contention| contention.factor(busy)))
+        let slowness = self.model.slowness.as_ref().map_or(1.0, |slowness| slowness.factor(busy, now));
+        Pace::of(alone * slowness * cpu.contention.map_or(1.0, |contention| contention.factor(busy)))
     }
 
     /// The machine answers on the network.

@@ -49,7 +49,7 @@ pub use host::{BootContext, Crash, HostCounters, HostId};
 pub use latency::Latency;
 pub use model::{
     CopyingModel, DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, InterruptionModel, NetworkModel,
-    NicModel, OldModel, PauseModel,
+    NicModel, OldModel, PauseModel, SlownessModel,
 };
 pub use nic::links::LinkFault;
 pub use random::{Generator, Stream};

@@ -1,5 +1,7 @@
 //! What a host and the network between hosts are made of, as plain numbers; profiles convert to these.
 
+use std::sync::Arc;
+
 use hwprofiles::{Disk, Instance, Network, Sampler, System, Threading};
 
 use crate::cpu::CpuModel;
@@ -80,10 +82,10 @@ pub struct IdleModel {
     pub doze: Option<DozeModel>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DozeModel {
     pub lasts_ns: u64,
-    pub wake_ns: u64,
+    pub wake: Latency,
 }
 
 impl IdleModel {
@@ -92,8 +94,8 @@ impl IdleModel {
     pub(crate) fn wake_ns(&self, idle_ns: u64, random: impl FnOnce() -> u64) -> u64 {
         let Some(wake) = &self.wake else { return 0 };
         let Some(slept_ns) = idle_ns.checked_sub(self.busy_poll_ns + FALLING_ASLEEP_NS) else { return 0 };
-        match self.doze {
-            Some(doze) if slept_ns < doze.lasts_ns => doze.wake_ns,
+        match &self.doze {
+            Some(doze) if slept_ns < doze.lasts_ns => doze.wake.sample(random()),
             _ => wake.sample(random()),
         }
     }
@@ -114,6 +116,28 @@ impl InterruptionModel {
     }
 }
 
+/// What work takes of its cost as time goes by, as it was seen on real processors, over and over again.
+#[derive(Clone, Debug)]
+pub struct SlownessModel {
+    every_ns: u64,
+    /// By processor.
+    times: Arc<[Vec<f32>]>,
+}
+
+impl SlownessModel {
+    /// `None` where nothing was seen.
+    pub fn new(seen: &hwprofiles::Slowness) -> Option<Self> {
+        let times: Arc<[Vec<f32>]> = seen.times.iter().filter(|times| !times.is_empty()).cloned().collect();
+        (!times.is_empty()).then_some(Self { every_ns: seen.every_ns.max(1), times })
+    }
+
+    #[inline]
+    pub(crate) fn factor(&self, cpu: usize, now: u64) -> f64 {
+        let times = &self.times[cpu % self.times.len()];
+        f64::from(times[(now / self.every_ns) as usize % times.len()])
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct HostModel {
     pub name: String,
@@ -123,6 +147,7 @@ pub struct HostModel {
     pub cpu: CpuModel,
     pub idle: IdleModel,
     pub interruptions: Option<InterruptionModel>,
+    pub slowness: Option<SlownessModel>,
     /// How long a task may run before it lets others go first; `None`: as long as on a machine.
     pub task_quota_ns: Option<u64>,
     /// How long a shard runs before it hands over what its tasks sent and takes what came; `None`: both happen at once.
@@ -171,6 +196,7 @@ impl HostModel {
             cpu: CpuModel::polls_only(200),
             idle: IdleModel::default(),
             interruptions: None,
+            slowness: None,
             task_quota_ns: None,
             turn_ns: None,
             nic: NicModel::gigabits(10.0),
@@ -226,15 +252,16 @@ impl HostModel {
                     _ => instance.wake.as_ref(),
                 }
                 .and_then(|wake| Some(Latency::from_sampler(&wake.sampler()?, 1))),
-                doze: instance
-                    .doze
-                    .as_ref()
-                    .map(|doze| DozeModel { lasts_ns: doze.lasts.u64(), wake_ns: doze.wake.u64() }),
+                doze: instance.doze.as_ref().and_then(|doze| {
+                    let wake = Latency::from_sampler(&doze.wake.sampler()?, 1);
+                    Some(DozeModel { lasts_ns: doze.lasts.u64(), wake })
+                }),
             },
             interruptions: instance.interruptions.as_ref().and_then(|found| {
                 let lasts = Latency::from_sampler(&found.lasts.sampler()?, 1);
                 Some(InterruptionModel::new(found.every.u64(), lasts))
             }),
+            slowness: instance.slowness.as_ref().and_then(SlownessModel::new),
             task_quota_ns: system.task_quota.as_ref().map(|quota| quota.u64()),
             // A pool's threads each hand over what they did.
             turn_ns: system.turn.as_ref().filter(|_| !is_pool).map(|turn| turn.u64()),

@@ -125,7 +125,7 @@ impl World {
             let idle_since = pool.borrow_mut().idle_since.pop_front().unwrap_or(now);
             let begins_at = now + seat.wake_ns(now - idle_since.min(now));
             seat.begin_run(begins_at);
-            seat.set_pace(seat.host.pool_pace(pool.borrow().runs.len() + 1));
+            seat.set_pace(seat.host.pool_pace(pool.borrow().runs.len() + 1, begins_at));
             shard.run_holding(if is_last { self.quantum_ns() } else { 0 }, ticket);
             let used_ns = seat.used_in_run_ns().max(1);
             if let Some(contention) = seat.host.model.cpu.contention {

@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use reactor::{Backend, Buf, Fd, Group, Message, Op, Shard, SlotId, Work};
+use reactor::{Backend, Buf, DiskBurst, Fd, Group, Message, Op, Shard, SlotId, Work};
 
 use crate::cpu::{Cost, FRACTION_BITS, Pace};
 use crate::disk::operations::FileOperation;
@@ -85,6 +85,7 @@ pub(crate) struct Seat {
     /// Of a shard that works in turns: what it sent in this one, and where something came for its receives.
     outgoing: RefCell<Vec<Sent>>,
     has_submitted: Cell<bool>,
+    disk_burst: DiskBurst,
     /// For the run that begins next.
     was_woken: Cell<bool>,
     arrivals: RefCell<Vec<(ConnectionId, Side)>>,
@@ -147,6 +148,7 @@ impl Seat {
             interruption_random: RefCell::new(interruption_random),
             outgoing: RefCell::default(),
             has_submitted: Cell::new(false),
+            disk_burst: DiskBurst::default(),
             was_woken: Cell::new(false),
             arrivals: RefCell::default(),
             polls: Cell::new(0),
@@ -348,6 +350,9 @@ impl Seat {
             if self.works_in_turns() {
                 if self.has_submitted.take() {
                     self.charge(Work::Turn, 0);
+                    if self.disk_burst.end() {
+                        self.charge(Work::Doorbell, 0);
+                    }
                 }
                 return (self.used_in_run_ns(), more);
             }
@@ -446,6 +451,9 @@ impl Backend for Seat {
 
     fn submit(&self, _shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
         self.has_submitted.set(true);
+        if self.works_in_turns() && self.disk_burst.is_full_with(op) {
+            self.charge(Work::Doorbell, 0);
+        }
         let waiter = Waiter { seat: self.id, slot };
         let at = self.local_now();
         let world = &*self.world;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Log, MS, S, addr, alone, ip};
 use reactor::{Buf, Group, Work, charge, net, spawn, time};
-use sim::{CpuModel, HostModel, IdleModel, InterruptionModel, Latency, Settings, World};
+use sim::{CpuModel, HostModel, IdleModel, InterruptionModel, Latency, Settings, SlownessModel, World};
 
 /// A poll takes 100 ns, a kind of work 100 us.
 fn model(turn_ns: Option<u64>) -> HostModel {
@@ -45,7 +45,7 @@ fn an_idle_processor_sleeps_and_wakes_late() {
     assert!(looking.len() == 5 && looking.iter().all(|late| *late < 1_000), "{looking:?}");
     // One that dozes is woken sooner than one that sleeps, while it dozes.
     let doze = |lasts_ns| {
-        let doze = Some(sim::DozeModel { lasts_ns, wake_ns: 5_000 });
+        let doze = Some(sim::DozeModel { lasts_ns, wake: Latency::constant(5_000) });
         lateness(IdleModel { busy_poll_ns: 0, wake: wake.clone(), doze })
     };
     assert!(doze(2 * MS).iter().all(|late| (5_000..6_000).contains(late)), "{:?}", doze(2 * MS));
@@ -79,6 +79,22 @@ fn a_working_processor_is_taken_away_now_and_then() {
     assert!((10 * S..10 * S + S / 10).contains(&used), "{used}");
     let lost = (took - used) as f64 / used as f64;
     assert!((0.18..0.22).contains(&lost), "{lost}");
+}
+
+#[test]
+fn a_processor_is_as_slow_as_it_was_seen_to_be_over_and_over_again() {
+    let seen = |times| SlownessModel::new(&hwprofiles::Slowness { every_ns: 10 * MS, times });
+    assert!(seen(vec![vec![]]).is_none());
+    let slowness = seen(vec![vec![1.0, 4.0]]);
+    // In 10 ms a hundred pieces of 100 us, in the next 25.
+    let ended = alone(HostModel { slowness, ..model(None) }, |log| async move {
+        for _ in 0..1_000 {
+            charge(Work::MemtableInsert, 0);
+            time::yield_now().await;
+        }
+        log.push(reactor::now());
+    });
+    assert!((160 * MS..162 * MS).contains(&ended[0]), "{}", ended[0]);
 }
 
 /// A task works for 100 us a hundred times and ends its turn behind each: how late another's timers come meanwhile.

@@ -4,7 +4,7 @@
 //! - [`local`] starts nodes of this binary on this machine, within the bounds of [`machine`]; [`hosts`] names servers that
 //!   run already.
 //! - [`real`] runs a scenario's phases on servers, by [`load`], its client on pinned threads, and looks at [`usage`].
-//! - [`yardstick`] tells how fast the processors are at the time.
+//! - [`speed`] tells how fast the processors are as time goes by.
 //! - [`compare`] holds a simulated record against a real one.
 //! - [`metrics`] reads what a node counts of itself, over [`http`].
 
@@ -21,5 +21,5 @@ pub mod machine;
 pub mod metrics;
 pub mod probe;
 pub mod real;
+pub mod speed;
 pub mod usage;
-pub mod yardstick;

@@ -1,10 +1,13 @@
 //! This machine as the place of a scenario: its processors dealt out to nodes and loaders, and the same bounds for the
 //! simulated hosts.
 
-use hwprofiles::{Disk, Figure, Instance, Network, Profiles, Standing, System, UnknownProfile};
+use hwprofiles::{Disk, Figure, Instance, Network, Profiles, Slowness, Standing, System, UnknownProfile};
 use scenarios::Run;
 
+use crate::probe::network::{self, Wakes};
+use crate::probe::spread::Spread;
 use crate::real::Conditions;
+use crate::speed;
 
 const SOURCE: &str = "the bounds of a local cluster";
 const BESIDE: &str = "beside the real run";
@@ -107,22 +110,34 @@ impl Machine {
         }
     }
 
-    /// `run` on processors that are interrupted as these were beside the real run, and as much faster as the yardstick was
-    /// than when the costs were found. Gives how many times, where both are known.
+    /// `run` on processors that are interrupted as these were beside the real run, and as fast or slow from moment to
+    /// moment, against when the costs were found. Gives how many times as fast the nodes' were, where both are known.
     pub fn under(&self, run: &mut Run, conditions: &Conditions) -> Option<f64> {
         let yardstick = self.system.costs.reference.yardstick.as_ref();
-        let faster = yardstick.map(|then| conditions.speed / then.f64());
-        for instance in [&mut run.instance, &mut run.loader_instance] {
+        for (instance, speeds) in
+            [(&mut run.instance, &conditions.nodes), (&mut run.loader_instance, &conditions.loaders)]
+        {
             instance.interruptions = conditions.interruptions.as_ref().map(|seen| hwprofiles::Interruptions {
                 every: Figure::new(seen.every_ns as f64, Standing::Measured, BESIDE),
                 lasts: seen.lasts.quantiles(BESIDE),
             });
-            if let Some(times) = faster {
-                let clock = &mut instance.processor.clock;
-                *clock = Figure::new(clock.f64() * times, Standing::Measured, BESIDE);
+            if !conditions.wakes.is_empty() {
+                let wakes = conditions.wakes.iter().map(Wakes::wake).collect::<Vec<_>>();
+                instance.wake = Some(Spread::mean(&wakes).quantiles(BESIDE));
+                let dozes: Vec<network::Doze> = conditions.wakes.iter().filter_map(Wakes::doze).collect();
+                instance.doze = dozes.last().map(|doze| hwprofiles::Doze {
+                    lasts: Figure::new(doze.lasts_ns as f64, Standing::Measured, BESIDE),
+                    wake: Spread::mean(&dozes.iter().map(|doze| doze.wake).collect::<Vec<_>>()).quantiles(BESIDE),
+                });
             }
+            instance.slowness = yardstick.map(|then| {
+                let slower = |speed: &f32| then.f64() as f32 / speed;
+                let times = speeds.iter().map(|speeds| speeds.iter().map(slower).collect()).collect();
+                Slowness { every_ns: speed::EVERY.as_nanos() as u64, times }
+            });
         }
-        faster
+        let seen = conditions.nodes.iter().any(|speeds| !speeds.is_empty());
+        yardstick.filter(|_| seen).map(|then| speed::mean(&conditions.nodes) / then.f64())
     }
 
     /// Some of the instance's processors, each shared by `sharing`.

@@ -3,6 +3,7 @@
 //! Servers are nodes started here or anybody's that speak CQL. What they cannot be made to do (faults, flushing a
 //! server without an admin API, a node that joins) is left out and told.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,8 +19,9 @@ use crate::load::{self, LoadError, LoaderConfig, Loaders};
 use crate::local::{LocalCluster, LocalError};
 use crate::probe::ProbeError;
 use crate::probe::interruptions::{self, Interruptions, Seen};
+use crate::probe::network::{self, Places, Wakes};
+use crate::speed::Speedometer;
 use crate::usage::{Look, STOLEN_MAX, Watched};
-use crate::yardstick::{DRIFT_MAX, Yardstick};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
@@ -42,7 +44,7 @@ pub struct Ran {
     pub skipped: Vec<String>,
     /// What makes the measurement doubtful.
     pub doubts: Vec<String>,
-    /// How much: by what part the machine's time or speed was off, at worst.
+    /// How much: what part of the machine's time was others', at worst.
     pub doubt: f64,
     /// Of nodes of this machine only.
     pub conditions: Option<Conditions>,
@@ -50,9 +52,12 @@ pub struct Ran {
 
 /// What the machine was like beside a run.
 pub struct Conditions {
-    /// By the yardstick, operations a second.
-    pub speed: f64,
+    /// Of the nodes' processors and of the loaders', as [`Speedometer::end`] gives them.
+    pub nodes: Vec<Vec<f32>>,
+    pub loaders: Vec<Vec<f32>>,
     pub interruptions: Option<Interruptions>,
+    /// Before and behind each phase.
+    pub wakes: Vec<Wakes>,
 }
 
 /// Servers that run.
@@ -77,6 +82,17 @@ struct Driven {
     stolen: f64,
 }
 
+/// What the processors are like beside the phases that are compared.
+struct Watch<'a> {
+    nodes: &'a [usize],
+    loaders: &'a [usize],
+    /// All, each once.
+    cpus: Vec<usize>,
+    speedometer: Speedometer,
+    interruptions: Seen,
+    conditions: Conditions,
+}
+
 struct Real<'a> {
     run: &'a Run,
     servers: &'a Servers<'a>,
@@ -86,15 +102,14 @@ struct Real<'a> {
     skipped: Vec<String>,
     doubts: Vec<String>,
     doubt: f64,
-    yardstick: Option<Yardstick>,
-    speeds: Vec<f64>,
-    interruptions: Seen,
-    /// Of nodes and loaders.
-    cpus: Vec<usize>,
+    /// Of this machine's processors.
+    watch: Option<Watch<'a>>,
 }
 
-/// How long the processors are watched before a phase, and behind it.
-const WATCH: Duration = Duration::from_millis(500);
+/// How long what takes the processors is watched before a phase, and behind it: what lasts milliseconds comes a few times a
+/// second. And how long they are woken.
+const WATCH: Duration = Duration::from_secs(2);
+const WAKE: Duration = Duration::from_millis(500);
 /// How long a server that does not answer is tried again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -114,17 +129,12 @@ pub fn run(
         busy_poll: Duration::from_nanos(run.loader_system.busy_poll.as_ref().map_or(0, |time| time.u64())),
     };
     let loaders = connect(&target, &config)?;
-    let yardstick = match servers {
-        Servers::Local(_) => Some(Yardstick::new(&target, &config).map_err(RealError::Connect)?),
+    let watch = match servers {
+        Servers::Local(cluster) => Some(Watch::new(cluster, loader_cpus)?),
         Servers::Elsewhere(_) => None,
     };
-    let mut cpus = loader_cpus.to_vec();
-    if let Servers::Local(cluster) = servers {
-        cpus.extend(cluster.cpus());
-        cpus.sort_unstable();
-        cpus.dedup();
-    }
-    let _awake = Awake::keep(&cpus).map_err(|cause| RealError::Watch(ProbeError::Asleep(cause)))?;
+    let _awake = Awake::keep(watch.as_ref().map_or(loader_cpus, |watch| &watch.cpus))
+        .map_err(|cause| RealError::Watch(ProbeError::Asleep(cause)))?;
     let mut real = Real {
         run,
         servers,
@@ -134,10 +144,7 @@ pub fn run(
         skipped: Vec::new(),
         doubts: Vec::new(),
         doubt: 0.0,
-        yardstick,
-        speeds: Vec::new(),
-        interruptions: Seen::nothing(),
-        cpus,
+        watch,
     };
     let mut phases = Vec::new();
     for index in 0..run.phases.len() {
@@ -146,12 +153,9 @@ pub fn run(
     real.skipped.extend(run.faults.iter().map(|fault| {
         format!("the fault at {}+{}: faults are injected into simulated nodes only", fault.at.phase, fault.at.after)
     }));
-    let Real { loaders, skipped, doubts, doubt, speeds, interruptions, .. } = real;
+    let Real { loaders, skipped, doubts, doubt, watch, .. } = real;
     loaders.stop().map_err(RealError::Connect)?;
-    let conditions = (!speeds.is_empty()).then(|| Conditions {
-        speed: speeds.iter().sum::<f64>() / speeds.len() as f64,
-        interruptions: interruptions.found(),
-    });
+    let conditions = watch.map(Watch::over);
     Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts, doubt, conditions })
 }
 
@@ -173,8 +177,7 @@ impl Real<'_> {
             progress(&format!("{name}: quiesce"), 0.0);
             self.quiesce(name)?;
         }
-        let before = self.speed(name)?;
-        self.speeds.extend(before);
+        self.watch(name)?;
         let mut driven = self.drive(index, progress)?;
         if plan.quiesce == Quiesce::After {
             let since = Instant::now();
@@ -186,20 +189,13 @@ impl Real<'_> {
         if plan.major_compaction_after {
             self.skipped.push(format!("{name}: the major compaction behind it"));
         }
-        // What compaction still does would be taken for the machine's slowness; only where the nodes are to rest anyway
-        // are they let.
+        // What compaction still does would be taken for interruptions; only where the nodes are to rest anyway are they
+        // let.
         let next = run.phases.get(index + 1);
-        if let Some(before) = before
-            && next.is_none_or(|next| next.quiesce == Quiesce::Before)
-        {
+        let rests = next.is_none_or(|next| next.quiesce == Quiesce::Before);
+        if rests && self.watch.is_some() && !name.starts_with(PREPARES) {
             self.quiesce(name)?;
-            let after = self.speed(name)?.unwrap_or(before);
-            self.speeds.push(after);
-            let drift = (after - before).abs() / before;
-            if drift > DRIFT_MAX {
-                self.doubt = self.doubt.max(drift);
-                self.doubts.push(format!("{name}: the machine's speed changed by {:.0} %", drift * 100.0));
-            }
+            self.watch(name)?;
         }
         if driven.stolen > STOLEN_MAX && !name.starts_with(PREPARES) {
             self.doubt = self.doubt.max(driven.stolen);
@@ -209,14 +205,15 @@ impl Real<'_> {
         Ok(Some(driven.record))
     }
 
-    /// How fast the machine is, beside a phase that is compared. What takes the processors meanwhile is noted.
-    fn speed(&mut self, phase: &str) -> Result<Option<f64>, RealError> {
-        let Some(yardstick) = self.yardstick.as_ref().filter(|_| !phase.starts_with(PREPARES)) else { return Ok(None) };
-        let failed = |cause| RealError::Load { phase: phase.to_string(), cause };
-        let speed = yardstick.measure().map_err(failed)?;
-        let seen = interruptions::measure(&self.cpus, WATCH).map_err(RealError::Watch)?;
-        self.interruptions.add(&seen).map_err(RealError::Watch)?;
-        Ok(Some(speed))
+    /// Notes what takes the processors, and what it takes to wake them, beside a phase that is compared.
+    fn watch(&mut self, phase: &str) -> Result<(), RealError> {
+        let Some(watch) = self.watch.as_mut().filter(|_| !phase.starts_with(PREPARES)) else { return Ok(()) };
+        let seen = interruptions::measure(&watch.cpus, WATCH).map_err(RealError::Watch)?;
+        watch.interruptions.add(&seen).map_err(RealError::Watch)?;
+        let places = Places { server: watch.nodes.first().copied(), client: watch.loaders.first().copied() };
+        let wakes = network::measure_wakes(places, WAKE).map_err(RealError::Watch)?;
+        watch.conditions.wakes.push(wakes);
+        Ok(())
     }
 
     /// Whether the servers could be asked to.
@@ -247,12 +244,15 @@ impl Real<'_> {
         // Taken again when the warm-up is over.
         let mut before: Look = self.watched.look();
         let mut is_warm = warmup.is_zero();
+        let speedometer = self.watch.as_ref().map(|watch| &watch.speedometer);
+        speedometer.inspect(|speedometer| speedometer.begin());
         if is_warm {
             meanwhile.begin(&run.keyspace);
         }
         let tick = || {
             if !is_warm && start.elapsed() >= warmup {
                 (is_warm, before) = (true, self.watched.look());
+                speedometer.inspect(|speedometer| speedometer.begin());
                 meanwhile.begin(&run.keyspace);
             }
             let part = match plan.workloads.first() {
@@ -267,6 +267,9 @@ impl Real<'_> {
         };
         let ran = self.loaders.run(shares, tick);
         let ran = ran.map_err(|cause| RealError::Load { phase: plan.name.clone(), cause })?;
+        if let Some(watch) = self.watch.as_mut().filter(|_| !plan.name.starts_with(PREPARES)) {
+            watch.keep_speeds();
+        }
         let resources = self.watched.since(run, &before);
         let stolen = self.watched.stolen_since(&before);
         let measured = ran.into_iter().filter(|(thread, _)| thread / of_loader < plan.workloads.len());
@@ -277,6 +280,26 @@ impl Real<'_> {
         record.set_resources(resources);
         self.skipped.extend(meanwhile.end(&plan.name));
         Ok(Driven { record, stolen })
+    }
+}
+
+impl<'a> Watch<'a> {
+    fn new(cluster: &'a LocalCluster, loaders: &'a [usize]) -> Result<Self, RealError> {
+        let nodes = cluster.cpus();
+        let cpus: Vec<usize> = nodes.iter().chain(loaders).copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let speedometer = Speedometer::on(&cpus).map_err(|cause| RealError::Watch(ProbeError::Unwatched(cause)))?;
+        let conditions = Conditions { nodes: vec![], loaders: vec![], interruptions: None, wakes: vec![] };
+        Ok(Self { nodes, loaders, cpus, speedometer, interruptions: Seen::nothing(), conditions })
+    }
+
+    /// Of a phase that is compared: its speeds, since the speedometer began.
+    fn keep_speeds(&mut self) {
+        self.conditions.nodes.extend(self.speedometer.end(self.nodes));
+        self.conditions.loaders.extend(self.speedometer.end(self.loaders));
+    }
+
+    fn over(self) -> Conditions {
+        Conditions { interruptions: self.interruptions.found(), ..self.conditions }
     }
 }
 

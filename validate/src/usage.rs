@@ -114,11 +114,20 @@ fn parts(device: u64) -> (u64, u64) {
     (major, minor)
 }
 
-/// Of this process's threads but for those that only keep its processors from halting.
+/// Of this process's threads but for those that only keep its processors from halting, or watch them.
 fn own_ticks() -> f64 {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
-    stats.filter(|stat| !stat.contains("(awake-")).filter_map(|stat| cpu_ticks(&stat)).sum()
+    stats
+        .filter(|stat| !["(awake-", "(speed-"].iter().any(|kind| stat.contains(kind)))
+        .filter_map(|stat| cpu_ticks(&stat))
+        .sum()
+}
+
+/// CPU that the processes have used, those of the kernel's threads that work for them included, in ns.
+pub fn cpu_ns(processes: &[u32]) -> f64 {
+    let of = |process: &u32| cpu_ticks(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?);
+    processes.iter().filter_map(of).sum::<f64>() / TICKS_PER_S * 1e9
 }
 
 /// User and system time of `/proc/PID/stat` (proc_pid_stat(5), fields 14 and 15).

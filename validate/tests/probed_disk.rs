@@ -80,14 +80,16 @@ fn probe() -> Probe {
         disk: measured(),
         network: network::Network {
             own: spread([8, 9, 10, 12, 20, 100]),
-            awake: spread([12, 13, 15, 20, 40, 200]),
-            asleep: spread([30, 40, 50, 90, 150, 400]),
-            naps: [(20, 19), (100, 20), (200, 21), (400, 48)]
-                .map(|(idle_us, us)| network::Nap {
-                    idle_ns: idle_us * 1_000,
-                    round_trip: spread([us, us, us, 90, 100, 200]),
-                })
-                .to_vec(),
+            wakes: network::Wakes {
+                awake: spread([12, 13, 15, 20, 40, 200]),
+                asleep: spread([30, 40, 50, 90, 150, 400]),
+                naps: [(20, 19), (100, 20), (200, 21), (400, 48)]
+                    .map(|(idle_us, us)| network::Nap {
+                        idle_ns: idle_us * 1_000,
+                        round_trip: spread([us, us, us, 90, 100, 200]),
+                    })
+                    .to_vec(),
+            },
             messages: 90_000.0,
             bandwidth: 2.1e9,
         },
@@ -190,7 +192,7 @@ fn the_host_and_its_loopback_are_there() {
     // 50 us to a thread that slept, 15 us to one that did not.
     assert_eq!(host.wake.as_ref().unwrap().mid.u64(), 35_000);
     let doze = host.doze.as_ref().unwrap();
-    assert_eq!((doze.lasts.u64(), doze.wake.u64()), (300_000, 5_000));
+    assert_eq!((doze.lasts.u64(), doze.wake.mid.u64()), (300_000, 5_000));
     let network = profiles.network("made-up").unwrap();
     assert_eq!((network.rtt.mid.u64(), network.per_flow.f64()), (5_000, 2.1e9));
     let properties = documents(&probe(), "made-up").pop().unwrap();

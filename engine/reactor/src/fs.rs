@@ -94,6 +94,7 @@ impl File {
 
     /// Makes everything written durable, with the file's size.
     pub async fn datasync(&self) -> io::Result<()> {
+        crate::charge(Work::DiskSync, 0);
         submit(Op::Fdatasync { fd: self.0.fd }, None).await.0.map(drop)
     }
 

@@ -41,7 +41,7 @@ pub use eager::{processors, run_or_spawn};
 pub use group::Group;
 pub use io::{IoClassStats, IoConfig, IoStats};
 pub use message::{submit_to, submit_to_with};
-pub use op::{Fd, Op, OpenFlags};
+pub use op::{DiskBurst, Fd, Op, OpenFlags};
 pub use shard::{Ran, Remote, Shard, ShardConfig};
 pub use slot::SlotId;
 pub use task::JoinHandle;

@@ -1,5 +1,6 @@
 //! The operations that a shard can ask of its world.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::net::SocketAddr;
 
@@ -155,5 +156,32 @@ impl Op {
             Op::Send { .. } => "send",
             Op::Shutdown { .. } => "shutdown",
         }
+    }
+}
+
+/// Disk operations are handed over in parts of a turn's burst: the device starts on the first while the last are made.
+/// Preparing a read costs some 2 us in the kernel; at depth 64 bursts of 20 cost 5-10 % of a fast device's rate.
+const DISK_BURST_MAX: u32 = 8;
+
+/// Disk operations that have been queued and not yet handed over.
+#[derive(Debug, Default)]
+pub struct DiskBurst(Cell<u32>);
+
+impl DiskBurst {
+    /// Takes `op` in, where it is one. Says whether what is queued is to be handed over now.
+    #[inline]
+    pub fn is_full_with(&self, op: &Op) -> bool {
+        if !matches!(op, Op::Read { .. } | Op::Write { .. }) {
+            return false;
+        }
+        let queued = self.0.get() + 1;
+        self.0.set(queued % DISK_BURST_MAX);
+        queued == DISK_BURST_MAX
+    }
+
+    /// What is queued is handed over. Says whether there was any.
+    #[inline]
+    pub fn end(&self) -> bool {
+        self.0.replace(0) > 0
     }
 }

@@ -29,6 +29,8 @@ works! {
     Poll = "poll",
     /// One handing over of operations to the kernel and taking of what is complete, whatever they are. Amount 0.
     Turn = "turn",
+    /// Telling the drives that operations wait for them, once for all that are handed over together. Amount 0.
+    Doorbell = "doorbell",
     /// One sleep of a shard without anything to do, and its wake-up. Amount 0.
     Wake = "wake",
     /// One receive from a socket: system call, interrupt, protocol stack.
@@ -37,6 +39,8 @@ works! {
     NetSend = "net-send",
     /// One disk operation handed to the kernel and completed.
     DiskSubmit = "disk-submit",
+    /// Having the kernel make a file durable: one of its threads waits for that, on the shard's processor. Amount 0.
+    DiskSync = "disk-sync",
     /// One message to another shard of the host, sender's and receiver's side together.
     CrossShard = "cross-shard",
     /// Decoding a CQL request frame.
@@ -63,6 +67,8 @@ works! {
     MemtableInsert = "memtable-insert",
     /// Reading one partition or slice from a memtable.
     MemtableRead = "memtable-read",
+    /// Taking one row through a read, from wherever it lies into the answer. Amount 0.
+    RowRead = "row-read",
     /// Asking one SSTable's bloom filter.
     BloomProbe = "bloom-probe",
     /// Finding a partition through one SSTable's summary and index.

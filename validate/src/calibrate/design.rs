@@ -17,6 +17,8 @@ pub struct Group {
     pub compression: Option<&'static str>,
     pub memtable_mib: u64,
     pub cache_mib: u64,
+    /// Writes are acknowledged when the commit log is durable.
+    pub durable: bool,
     /// Rows written before the first mix.
     pub rows: u64,
     /// Memtables are written out, and compaction is awaited, before the first mix.
@@ -84,6 +86,7 @@ pub fn groups(data: f64) -> Vec<Group> {
         compression: None,
         memtable_mib: 2_048,
         cache_mib: 512,
+        durable: false,
         rows: rows(full),
         settled: false,
         steps,
@@ -95,6 +98,7 @@ pub fn groups(data: f64) -> Vec<Group> {
         compression,
         memtable_mib: 2_048,
         cache_mib: 1,
+        durable: false,
         rows: rows(full),
         settled: true,
         steps,
@@ -106,6 +110,7 @@ pub fn groups(data: f64) -> Vec<Group> {
         compression,
         memtable_mib: 24,
         cache_mib: 64,
+        durable: false,
         rows: rows(full),
         settled: false,
         steps,
@@ -155,6 +160,15 @@ pub fn groups(data: f64) -> Vec<Group> {
             20e3,
             vec![step("write, 32 threads", Mix::WRITE, 32, 8), step("read, 64 threads", Mix::READ, 64, 8)],
         ),
+        Group {
+            durable: true,
+            ..in_memory(
+                "durable, 5 x 34 B",
+                Row::STRESS_DEFAULT,
+                50e3,
+                vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("write, 4 threads", Mix::WRITE, 4, 4)],
+            )
+        },
         cached("row cache, 5 x 34 B", Row::STRESS_DEFAULT, 50e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
         cached("row cache, 1 x 8 KiB", row(1, 8 << 10), 10e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
         cached(

@@ -15,9 +15,9 @@ use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
 use crate::local::{LocalCluster, Nodes};
-use crate::metrics::Metrics;
 use crate::probe;
-use crate::yardstick::Yardstick;
+use crate::speed::{self, Speedometer};
+use crate::usage;
 
 const KEYSPACE: &str = "calibrate";
 /// How long a node that has just said that it is ready is tried.
@@ -50,7 +50,7 @@ pub struct Measurements {
     pub loader: Vec<Mix>,
     /// Operations a second of each mix, and the part of the time that each side's processor was busy.
     pub rates: Vec<Rates>,
-    /// Operations a second, the median: at this speed of the machine the mixes took their CPU.
+    /// Pieces of [`speed`]'s work a second, the median: at this speed of the machine the mixes took their CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yardstick: Option<f64>,
 }
@@ -62,7 +62,7 @@ pub struct Rates {
     pub operations_per_s: f64,
     pub server_busy: f64,
     pub loader_busy: f64,
-    /// Operations a second of the yardstick, before and after the mix.
+    /// Of the server's and of the loader's processor meanwhile; 0 where they were not known.
     #[serde(default)]
     pub yardstick: [f64; 2],
 }
@@ -74,10 +74,11 @@ struct Looked {
 }
 
 impl Looked {
-    fn server(metrics: &[Metrics]) -> Self {
+    fn server(cluster: &LocalCluster) -> Result<Self, CalibrateError> {
+        let (metrics, cpu_ns) = (cluster.metrics()?, usage::cpu_ns(&cluster.process_ids()));
         let by_work = |name: &str| {
             let mut sums = std::collections::BTreeMap::<String, f64>::new();
-            for node in metrics {
+            for node in &metrics {
                 node.by_label(name, "work").into_iter().for_each(|(work, n)| *sums.entry(work).or_default() += n);
             }
             sums
@@ -87,8 +88,7 @@ impl Looked {
             let of = |all: &std::collections::BTreeMap<String, f64>| all.get(work.name()).copied().unwrap_or(0.0);
             (work.name(), Count { times: of(&times), amount: of(&amounts) })
         };
-        let cpu_ms: f64 = metrics.iter().map(|node| node.sum("reactor_cpu_used_time_ms")).sum();
-        Self { cpu_ns: cpu_ms * 1e6, work: Work::ALL.iter().map(count).collect() }
+        Ok(Self { cpu_ns, work: Work::ALL.iter().map(count).collect() })
     }
 
     fn loader(counted: &Counted) -> Self {
@@ -116,9 +116,10 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
     let groups = groups(options.data);
     let cpus: Vec<usize> = options.server_cpu.into_iter().chain(options.loader_cpu).collect();
     let _awake = Awake::keep(&cpus).map_err(probe::ProbeError::Asleep)?;
+    let speedometer = Speedometer::on(&cpus).map_err(probe::ProbeError::Unwatched)?;
     let steps = groups.iter().map(|group| group.steps.len()).sum::<usize>() * options.rounds as usize;
     for group in (0..options.rounds).flat_map(|_| &groups) {
-        measure(options, group, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
+        measure(options, group, &speedometer, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
     }
     all.bring_to_one_speed();
     all.join_rounds();
@@ -128,13 +129,14 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
 impl Measurements {
     /// As if every mix had run while the machine was as fast as it was in the middle.
     fn bring_to_one_speed(&mut self) {
-        let at = |rates: &Rates| rates.yardstick.iter().sum::<f64>() / 2.0;
-        let mut speeds: Vec<f64> = self.rates.iter().map(at).collect();
+        let mut speeds: Vec<f64> =
+            self.rates.iter().flat_map(|rates| rates.yardstick).filter(|rate| *rate > 0.0).collect();
         speeds.sort_by(f64::total_cmp);
-        let Some(&median) = speeds.get(speeds.len() / 2).filter(|speed| **speed > 0.0) else { return };
+        let Some(&median) = speeds.get(speeds.len() / 2) else { return };
+        let at = |rate: f64| if rate > 0.0 { rate / median } else { 1.0 };
         for ((rates, server), loader) in self.rates.iter().zip(&mut self.server).zip(&mut self.loader) {
-            let speed = at(rates) / median;
-            (server.cpu_ns, loader.cpu_ns) = (server.cpu_ns * speed, loader.cpu_ns * speed);
+            let [on_server, on_loader] = rates.yardstick.map(at);
+            (server.cpu_ns, loader.cpu_ns) = (server.cpu_ns * on_server, loader.cpu_ns * on_loader);
         }
         self.yardstick = Some(median);
     }
@@ -158,11 +160,15 @@ impl Measurements {
 fn measure(
     options: &Options,
     group: &Group,
+    speedometer: &Speedometer,
     all: &mut Measurements,
     progress: &dyn Fn(&str, usize),
 ) -> Result<(), CalibrateError> {
     let mut config = NodeConfig::single(std::net::Ipv4Addr::LOCALHOST.into(), "data");
     (config.memtable_bytes, config.cache_bytes) = (group.memtable_mib << 20, group.cache_mib << 20);
+    if group.durable {
+        config.sync = storage::SyncMode::Batch;
+    }
     let nodes = Nodes {
         program: options.program.clone(),
         config,
@@ -195,8 +201,6 @@ fn measure(
     if group.settled {
         cluster.quiesce()?;
     }
-    let yardstick = Yardstick::new(&target(1), &client)?;
-    let mut speed = yardstick.measure()?;
     for (number, step) in group.steps.iter().enumerate() {
         let name = format!("{}: {}", group.name, step.name);
         progress(&name, all.rates.len());
@@ -205,15 +209,17 @@ fn measure(
             |time: Duration| group.workload(step.mix, step.arrival, step.connections, time.as_nanos() as u64);
         loaders.run_alone(workload(options.warmup), 2 * number as u64 + 1)?;
         let look = || -> Result<(Looked, Looked), CalibrateError> {
-            Ok((Looked::server(&cluster.metrics()?), Looked::loader(&loaders.counted(0)?)))
+            Ok((Looked::server(&cluster)?, Looked::loader(&loaders.counted(0)?)))
         };
         let before = look()?;
+        speedometer.begin();
         let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
+        let yardstick =
+            [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&speedometer.end(cpu.as_slice())));
         let after = look()?;
         loaders.stop()?;
-        // What compaction still does would be taken for the machine's slowness.
+        // What compaction still does is not the next mix's.
         cluster.rest()?;
-        let speed_before = std::mem::replace(&mut speed, yardstick.measure()?);
         let (server, loader) = (after.0.since(&before.0, &name), after.1.since(&before.1, &name));
         let time_ns = options.mix.as_nanos() as f64;
         all.rates.push(Rates {
@@ -221,7 +227,7 @@ fn measure(
             operations_per_s: operations as f64 / time_ns * 1e9,
             server_busy: server.cpu_ns / time_ns,
             loader_busy: loader.cpu_ns / time_ns,
-            yardstick: [speed_before, speed],
+            yardstick,
         });
         all.server.push(server);
         all.loader.push(loader);

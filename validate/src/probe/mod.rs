@@ -40,6 +40,8 @@ pub enum ProbeError {
     Shard(#[from] uring::Error),
     #[error("the processors cannot be kept from halting: {0}")]
     Asleep(io::Error),
+    #[error("the processors' speed cannot be watched: {0}")]
+    Unwatched(io::Error),
     #[error("the loopback cannot be measured: {0}")]
     Loopback(io::Error),
     #[error("a shard of the probe ended without a result")]

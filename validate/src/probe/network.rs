@@ -43,7 +43,19 @@ pub struct Nap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doze {
     pub lasts_ns: u64,
-    pub wake_ns: u64,
+    pub wake: Spread,
+}
+
+/// Round trips between two threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wakes {
+    /// Both awake.
+    pub awake: Spread,
+    /// The answering one sleeps in between, for a millisecond or more.
+    pub asleep: Spread,
+    /// The same for short times, rising.
+    pub naps: Vec<Nap>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,12 +63,7 @@ pub struct Doze {
 pub struct Network {
     /// Both ends on one thread.
     pub own: Spread,
-    /// Two threads, both awake.
-    pub awake: Spread,
-    /// Two threads, of which the answering one sleeps in between, for a millisecond or more.
-    pub asleep: Spread,
-    /// The same for short times, rising.
-    pub naps: Vec<Nap>,
+    pub wakes: Wakes,
     /// Round trips a second of [`CONNECTIONS`] at once, and bytes a second of one stream.
     pub messages: f64,
     pub bandwidth: f64,
@@ -65,9 +72,11 @@ pub struct Network {
 impl Network {
     /// There and back, without what the hosts spend on it.
     pub fn wire(&self) -> Spread {
-        self.awake.less(self.own.p50, 500)
+        self.wakes.awake.less(self.own.p50, 500)
     }
+}
 
+impl Wakes {
     /// From an event to the first instruction of a thread that slept.
     pub fn wake(&self) -> Spread {
         self.asleep.less(self.awake.p50, 1_000)
@@ -75,18 +84,18 @@ impl Network {
 
     /// What precedes sleep, where those who have just fallen asleep wake in less than half the time.
     pub fn doze(&self) -> Option<Doze> {
-        let wake_ns = |nap: &Nap| nap.round_trip.p50.saturating_sub(self.awake.p50).max(1_000);
-        let (short, long) = (wake_ns(self.naps.first()?), self.wake().p50);
+        let wake = |nap: &Nap| nap.round_trip.less(self.awake.p50, 1_000);
+        let (short, long) = (wake(self.naps.first()?).p50, self.wake().p50);
         if short * 2 > long {
             return None;
         }
-        let dozing = self.naps.iter().take_while(|nap| wake_ns(nap) < (short + long) / 2).count();
+        let dozing = self.naps.iter().take_while(|nap| wake(nap).p50 < (short + long) / 2).count();
         let last = self.naps[..dozing].last()?.idle_ns;
         // It ends somewhere before the next.
         let next = self.naps.get(dozing).map_or(SLEEP[0].as_nanos() as u64, |nap| nap.idle_ns);
-        let mut wakes: Vec<u64> = self.naps[..dozing].iter().map(wake_ns).collect();
-        wakes.sort_unstable();
-        Some(Doze { lasts_ns: (last + next) / 2, wake_ns: wakes[wakes.len() / 2] })
+        let mut wakes: Vec<Spread> = self.naps[..dozing].iter().map(wake).collect();
+        wakes.sort_unstable_by_key(|wake| wake.p50);
+        Some(Doze { lasts_ns: (last + next) / 2, wake: wakes[wakes.len() / 2] })
     }
 }
 
@@ -103,19 +112,27 @@ fn config(cpu: Option<usize>, busy_poll: Duration) -> Config {
 
 pub fn measure(places: Places, slice: Duration) -> Result<Network, ProbeError> {
     let for_ns = slice.as_nanos() as u64 / 7;
+    let apart = |work: Work| Ok::<_, ProbeError>(between(places, Duration::ZERO, work)?.1);
+    Ok(Network {
+        own: alone(places.client, for_ns)?.0,
+        wakes: measure_wakes(places, slice * 4 / 7)?,
+        messages: apart(Work::Messages { for_ns })?,
+        bandwidth: apart(Work::Stream { for_ns })?,
+    })
+}
+
+pub fn measure_wakes(places: Places, slice: Duration) -> Result<Wakes, ProbeError> {
+    let for_ns = slice.as_nanos() as u64 / 4;
     let apart = |busy_poll, work: Work| between(places, busy_poll, work);
     let nap = |us: u64| -> Result<Nap, ProbeError> {
         let idle = Duration::from_micros(us);
         let pings = Work::Pings { gap: [idle, idle + idle / 10], for_ns: for_ns / 3 };
         Ok(Nap { idle_ns: us * 1_000, round_trip: apart(Duration::ZERO, pings)?.0 })
     };
-    Ok(Network {
-        own: alone(places.client, for_ns)?.0,
+    Ok(Wakes {
         awake: apart(AWAKE, Work::Pings { gap: [Duration::ZERO; 2], for_ns })?.0,
         asleep: apart(Duration::ZERO, Work::Pings { gap: SLEEP, for_ns })?.0,
         naps: NAPS_US.into_iter().map(nap).collect::<Result<_, _>>()?,
-        messages: apart(Duration::ZERO, Work::Messages { for_ns })?.1,
-        bandwidth: apart(Duration::ZERO, Work::Stream { for_ns })?.1,
     })
 }
 

@@ -122,10 +122,10 @@ fn instance(writer: &Writer, name: &str, probe: &Probe) -> String {
     } else {
         let _ = writeln!(text, "local_disks: [{name}]");
     }
-    let _ = write!(text, "wake:\n{}", writer.quantiles("  ", probe.network.wake()));
-    if let Some(Doze { lasts_ns, wake_ns }) = probe.network.doze() {
-        let (lasts, wake) = (writer.measured::<Time>(lasts_ns as f64), writer.measured::<Time>(wake_ns as f64));
-        let _ = write!(text, "doze:\n  lasts: {lasts}\n  wake: {wake}\n");
+    let _ = write!(text, "wake:\n{}", writer.quantiles("  ", probe.network.wakes.wake()));
+    if let Some(Doze { lasts_ns, wake }) = probe.network.wakes.doze() {
+        let lasts = writer.measured::<Time>(lasts_ns as f64);
+        let _ = write!(text, "doze:\n  lasts: {lasts}\n  wake:\n{}", writer.quantiles("    ", wake));
     }
     if let Some(Interruptions { every_ns, lasts }) = probe.interruptions {
         let every = writer.measured::<Time>(every_ns as f64);

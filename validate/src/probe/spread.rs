@@ -44,6 +44,20 @@ impl Spread {
         }
     }
 
+    /// Point by point.
+    pub fn mean(all: &[Spread]) -> Self {
+        let mean = |point: fn(&Spread) -> u64| all.iter().map(point).sum::<u64>() / (all.len() as u64).max(1);
+        Self {
+            samples: all.iter().map(|spread| spread.samples).sum(),
+            min: mean(|spread| spread.min),
+            p05: mean(|spread| spread.p05),
+            p50: mean(|spread| spread.p50),
+            p95: mean(|spread| spread.p95),
+            p99: mean(|spread| spread.p99),
+            max: mean(|spread| spread.max),
+        }
+    }
+
     /// What is left of each point without `ns`, at least `floor`.
     pub fn less(self, ns: u64, floor: u64) -> Self {
         let less = |point: u64| point.saturating_sub(ns).max(floor);

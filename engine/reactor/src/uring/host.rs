@@ -307,7 +307,7 @@ fn pin(shard: usize, config: &Config) -> Result<(), Error> {
 }
 
 /// Binds the current thread to a CPU.
-pub(super) fn bind(cpu: usize) -> io::Result<()> {
+pub fn bind(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::ErrorKind::InvalidInput.into());
     }

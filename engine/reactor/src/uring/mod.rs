@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use awake::Awake;
 pub use clock::counter_hz;
-pub use host::{Host, block_on, block_on_with};
+pub use host::{Host, bind, block_on, block_on_with};
 
 /// What a panic in a task (or message) does to the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, types};
 use super::clock::{self, Clock};
 use super::ops::Knowledge;
 use super::{Error, ops, socket};
+use crate::op::DiskBurst;
 use crate::slot::Slots;
 use crate::{Backend, Buf, Fd, Message, Op, Remote, Shard, SlotId, Work};
 
@@ -23,10 +24,6 @@ const ENTER_EXT_ARG: u32 = 1 << 3;
 /// User data of entries that belong to no slot; a slot's index never reaches u32::MAX.
 const EVENT: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-
-/// Disk operations are handed over in parts of a turn's burst: the device starts on the first while the last are made.
-/// Preparing a read costs some 2 us in the kernel; at depth 64 bursts of 20 cost 5-10 % of a fast device's rate.
-const DISK_BURST_MAX: u32 = 8;
 
 /// How long a close waits before it asks again for what is in flight to be cancelled.
 const CLOSE_ASK_NS: u64 = 1_000_000_000;
@@ -59,8 +56,9 @@ pub(super) struct Ring {
     overflow: RefCell<VecDeque<Entry>>,
     aside: RefCell<BTreeMap<SlotId, Aside>>,
     kernel_truncates: bool,
-    /// Disk operations queued since the last enter.
-    disk_burst: Cell<u32>,
+    disk_burst: DiskBurst,
+    /// Something queued will be complete when the kernel has taken it.
+    ends_at_once: Cell<bool>,
     /// By descriptor: whether its last receive left nothing. A hint: a reused descriptor may find an old one.
     drained: RefCell<Vec<bool>>,
 }
@@ -98,7 +96,8 @@ impl Ring {
             overflow: RefCell::default(),
             aside: RefCell::default(),
             kernel_truncates: probed && probe.is_supported(opcode::Ftruncate::CODE),
-            disk_burst: Cell::new(0),
+            disk_burst: DiskBurst::default(),
+            ends_at_once: Cell::new(false),
             drained: RefCell::default(),
         })
     }
@@ -127,7 +126,8 @@ impl Ring {
 
     /// Submits what is queued before the turn's end. An error shows again, and is reported, at the turn's own enter.
     fn hand_over(&self) {
-        self.disk_burst.set(0);
+        self.disk_burst.end();
+        self.ends_at_once.set(false);
         let queued = self.queue().len() as u32;
         // SAFETY: no argument is passed.
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, 0, None) };
@@ -135,7 +135,8 @@ impl Ring {
 
     /// Submits what is queued and, with `wait`, waits for a completion, at most `timeout_ns`.
     fn enter(&self, wait: u32, timeout_ns: Option<u64>) -> io::Result<()> {
-        self.disk_burst.set(0);
+        self.disk_burst.end();
+        self.ends_at_once.set(false);
         let queued = self.queue().len() as u32;
         let submitter = self.ring.submitter();
         let result = match timeout_ns {
@@ -207,8 +208,15 @@ impl Ring {
         if !self.wants_enter() {
             return Ok(());
         }
-        shard.charge(Work::Turn, 0);
+        self.charge_turn(shard);
         self.enter(0, None)
+    }
+
+    fn charge_turn(&self, shard: &Shard) {
+        shard.charge(Work::Turn, 0);
+        if self.disk_burst.end() {
+            shard.charge(Work::Doorbell, 0);
+        }
     }
 
     fn sleep(&self, shard: &Shard) -> io::Result<()> {
@@ -216,8 +224,12 @@ impl Ring {
         if timeout_ns == Some(0) || !shard.remote().prepare_sleep() {
             return self.enter_turn(shard);
         }
-        // With something to hand over, its completion usually comes at once.
-        shard.charge(if self.queue().is_empty() { Work::Wake } else { Work::Turn }, 0);
+        if !self.queue().is_empty() {
+            self.charge_turn(shard);
+        }
+        if !self.ends_at_once.get() {
+            shard.charge(Work::Wake, 0);
+        }
         let result = self.enter(1, timeout_ns);
         shard.remote().end_sleep();
         result
@@ -231,7 +243,7 @@ impl Ring {
         loop {
             if self.wants_enter() {
                 if !self.queue().is_empty() {
-                    shard.charge(Work::Turn, 0);
+                    self.charge_turn(shard);
                 }
                 self.enter(0, None)?;
             }
@@ -350,8 +362,11 @@ impl Backend for Ring {
         mixed ^ (mixed >> 31)
     }
 
-    fn submit(&self, _shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
         let known = Knowledge { kernel_truncates: self.kernel_truncates, drained: self.is_drained(op) };
+        if matches!(op, Op::Send { .. }) || matches!(op, Op::Recv { .. }) && !known.drained {
+            self.ends_at_once.set(true);
+        }
         let entry = match ops::entry(op, buf, known) {
             Some(entry) => Ok(Some(entry)),
             None => self.start_aside(slot, op),
@@ -359,11 +374,9 @@ impl Backend for Ring {
         match entry {
             Ok(Some(entry)) => {
                 self.push(entry.user_data(slot.to_u64()));
-                if matches!(op, Op::Read { .. } | Op::Write { .. }) {
-                    self.disk_burst.set(self.disk_burst.get() + 1);
-                    if self.disk_burst.get() == DISK_BURST_MAX {
-                        self.hand_over();
-                    }
+                if self.disk_burst.is_full_with(op) {
+                    shard.charge(Work::Doorbell, 0);
+                    self.hand_over();
                 }
             }
             Ok(None) => self.prompt.borrow_mut().push(Prompt { slot, failed: None }),
