@@ -14,7 +14,7 @@ use scenarios::stress::{self, StressError};
 use scenarios::{Recorder, RunRecord, Timing, Workload};
 
 use crate::args::Bench;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, with_causes};
 
 /// A mistake in the stress line, shown where it is.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -148,8 +148,7 @@ fn report(args: &Bench, workload: &Workload, recorder: &Recorder, timing: &Timin
 
 /// A client's failure, with the next step to take.
 pub fn failure(error: LoadError) -> Failure {
-    let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
-    let text = format!("{error}{cause}");
+    let text = with_causes(&error);
     let LoadError::Client(error) = error else { return Failure::unexpected(text) };
     match error {
         ClientError::Unreachable { addr, .. } => {

@@ -6,7 +6,7 @@ use ::validate::calibrate::{self, CalibrateError, Calibrated, Fit, Measurements,
 use ::validate::{local, probe};
 
 use crate::args;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, with_causes};
 use crate::steps::Steps;
 
 pub fn run(args: &args::Calibrate) -> Result<(), Failure> {
@@ -63,12 +63,11 @@ fn measure(args: &args::Calibrate) -> Result<Measurements, Failure> {
 }
 
 fn failure(error: CalibrateError) -> Failure {
-    let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
     let help = match error {
         CalibrateError::Fit(_) => "measure again without --quick, on a machine that does nothing else",
         _ => "the node's own log is above if it ended; --data names a folder with a few GB of room",
     };
-    Failure::with_help(Code::Unexpected, format!("{error}{cause}"), help)
+    Failure::with_help(Code::Unexpected, with_causes(&error), help)
 }
 
 fn show(side: &str, fit: &Fit) {

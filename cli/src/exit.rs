@@ -1,5 +1,6 @@
 //! Exit codes: what scripts may rely on.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use miette::Diagnostic;
@@ -48,9 +49,20 @@ impl Failure {
         Self::new(code, Plain { message: message.to_string(), help: Some(help.to_string()) })
     }
 
-    pub fn unexpected(error: impl ToString) -> Self {
-        Self::new(Code::Unexpected, Plain { message: error.to_string(), help: None })
+    /// An error, or a sentence, with what caused it.
+    pub fn unexpected(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let message = with_causes(error.into().as_ref());
+        Self::new(Code::Unexpected, Plain { message, help: None })
     }
+}
+
+/// The error and the errors behind it, as far as it does not tell of them itself.
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.map(ToString::to_string).fold(error.to_string(), |told, cause| match told.contains(&cause) {
+        true => told,
+        false => format!("{told}: {cause}"),
+    })
 }
 
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -63,7 +75,17 @@ struct Plain {
 
 #[cfg(test)]
 mod tests {
-    use super::Code;
+    use super::{Code, Failure};
+
+    #[test]
+    fn errors_carry_their_causes_once() {
+        let cause = || std::io::Error::other("the disk is full");
+        let told = |error: reports::FilesError| Failure::unexpected(error).report.to_string();
+        let error = reports::FilesError::Write { path: "out".into(), source: cause() };
+        assert_eq!(told(error), "cannot write out: the disk is full");
+        assert_eq!(Failure::unexpected(cause()).report.to_string(), "the disk is full");
+        assert_eq!(Failure::unexpected("a sentence").report.to_string(), "a sentence");
+    }
 
     #[test]
     fn codes_are_fixed() {

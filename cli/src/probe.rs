@@ -5,7 +5,7 @@ use std::path::Path;
 use ::validate::probe::{self, Document, Options, Probe, ProbeError};
 
 use crate::args;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, with_causes};
 use crate::steps::Steps;
 
 pub fn run(args: &args::Probe) -> Result<(), Failure> {
@@ -44,7 +44,7 @@ fn failure(error: ProbeError) -> Failure {
         if matches!(error, ProbeError::File { .. } | ProbeError::Path(_)) { Code::Usage } else { Code::Unexpected };
     Failure::with_help(
         code,
-        error,
+        with_causes(&error),
         "name a folder on the disk to be measured that can be written, on a file system that knows O_DIRECT (no tmpfs)",
     )
 }
@@ -57,14 +57,16 @@ fn show(probe: &Probe) {
         "processor     {}, {} threads of {} cores, {:.3} GHz, Linux {}",
         host.processor, host.cpus, host.cores, host.clock_ghz, host.kernel
     );
-    match interruptions {
-        Some(found) => println!(
+    for found in interruptions {
+        println!(
             "  is taken    for {:.0} us, p99 {:.0} us, each {:.1} ms of work",
             us(found.lasts.p50),
             us(found.lasts.p99),
             found.every_ns as f64 / 1e6
-        ),
-        None => println!("  is taken    next to never"),
+        );
+    }
+    if interruptions.is_empty() {
+        println!("  is taken    never");
     }
     println!("disk          {} under {} ({})", disk.device, disk.mountpoint, disk.filesystem);
     for (name, spread, iops, bandwidth) in [

@@ -23,7 +23,7 @@ use scenarios::model::Budget;
 use scenarios::{Run, RunRecord, load};
 
 use crate::args::Validate;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, with_causes};
 use crate::{bench, run, signal};
 
 /// The scenarios of the suite are those whose names begin so.
@@ -87,10 +87,17 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
         for doubt in &ran.doubts {
             eprintln!("{}: doubtful, {doubt}", job.run.scenario);
         }
-        if let (Place::Local { machine, .. }, Some(conditions)) = (&place, &ran.conditions)
-            && let Some(times) = machine.under(&mut job.run, conditions)
-        {
-            eprintln!("{}: the machine had {times:.2} times the speed that it was calibrated at", job.run.scenario);
+        if let (Place::Local { machine, .. }, Some(conditions)) = (&place, &ran.conditions) {
+            let against = machine.under(&mut job.run, conditions);
+            let [nodes, loaders] = against.taken.map(|part| part * 100.0);
+            eprint!(
+                "{}: others took {nodes:.1} % of the nodes' processors and {loaders:.1} % of the loaders'",
+                job.run.scenario
+            );
+            match against.speed {
+                Some(times) => eprintln!(", which were {times:.2} times as fast as when calibrated"),
+                None => eprintln!(),
+            }
         }
         real.push(ran.record);
     }
@@ -176,8 +183,7 @@ fn really(run: &Run, place: &Place, args: &Validate, bar: &ProgressBar) -> Resul
 }
 
 fn of_nodes(error: LocalError) -> Failure {
-    let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
-    Failure::with_help(Code::Unexpected, format!("{error}{cause}"), "--data names another folder for the nodes' data")
+    Failure::with_help(Code::Unexpected, with_causes(&error), "--data names another folder for the nodes' data")
 }
 
 fn failure(error: RealError) -> Failure {

@@ -24,14 +24,15 @@ pub(crate) struct InstanceFile {
     ebs: Option<Ebs>,
     wake: Option<Quantiles>,
     doze: Option<Doze>,
-    interruptions: Option<Interruptions>,
+    #[serde(default)]
+    interruptions: Vec<Interruptions>,
 }
 
 impl InstanceFile {
     /// All that have to rise.
     pub(crate) fn quantiles(&self) -> impl Iterator<Item = &Quantiles> {
         let doze = self.doze.as_ref().map(|doze| &doze.wake);
-        let interruptions = self.interruptions.as_ref().map(|interruptions| &interruptions.lasts);
+        let interruptions = self.interruptions.iter().map(|interruptions| &interruptions.lasts);
         self.wake.iter().chain(doze).chain(interruptions)
     }
 
@@ -56,7 +57,7 @@ impl InstanceFile {
             wake,
             doze,
             interruptions,
-            slowness: None,
+            moments: None,
         }
     }
 }
@@ -81,19 +82,28 @@ pub struct Instance {
     pub wake: Option<Quantiles>,
     /// What precedes sleep; absent: a processor without work sleeps at once.
     pub doze: Option<Doze>,
-    /// What holds up a thread that works; absent: nothing.
-    pub interruptions: Option<Interruptions>,
-    /// How the speed of real processors changed while they were watched. In no file.
+    /// What holds up a thread that works, short and long.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interruptions: Vec<Interruptions>,
+    /// What real processors were like from moment to moment while they were watched. In no file.
     #[serde(skip)]
-    pub slowness: Option<Slowness>,
+    pub moments: Option<Moments>,
 }
 
-/// What work took of its cost, from one span of time to the next.
+/// What processors were like, from one span of time to the next.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Slowness {
+pub struct Moments {
     pub every_ns: u64,
     /// By processor, over and over again.
-    pub times: Vec<Vec<f32>>,
+    pub spans: Vec<Vec<Moment>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// What work took of its cost.
+    pub slowness: f32,
+    /// How long other threads of the machine had the processor while there was work for it.
+    pub taken_ns: u32,
 }
 
 /// Times in which a working thread does not get on: its processor is the kernel's, or the host's of a virtual machine.

@@ -30,7 +30,7 @@ pub use disk::{
     WriteBackCache,
 };
 pub use figure::{Figure, FigureError, Standing};
-pub use instance::{Doze, Ebs, EbsBurst, Instance, Interruptions, Nic, Slowness};
+pub use instance::{Doze, Ebs, EbsBurst, Instance, Interruptions, Moment, Moments, Nic};
 pub use nearest::nearest;
 pub use network::{Network, Zones};
 pub use processor::Processor;

@@ -203,12 +203,17 @@ impl Host {
     /// Interrupts have the first threads, shards the others, core by core.
     #[inline]
     pub fn pace(&self, seat: &Seat, now: u64) -> Pace {
-        let slowness = self.model.slowness.as_ref();
-        if self.model.cpu.siblings.is_none() && slowness.is_none() {
+        let moments = self.model.moments.as_ref();
+        if self.model.cpu.siblings.is_none() && moments.is_none() {
             return Pace::FULL_COST;
         }
-        let cpu = self.id as usize * self.model.shards + seat.index;
-        Pace::of(self.sibling_factor(seat, now) * slowness.map_or(1.0, |slowness| slowness.factor(cpu, now)))
+        let slowness = moments.map_or(1.0, |moments| moments.slowness(self.cpu(seat.index), now));
+        Pace::of(self.sibling_factor(seat, now) * slowness)
+    }
+
+    /// A number that no other host's shard has.
+    pub fn cpu(&self, shard: usize) -> usize {
+        self.id as usize * self.model.shards + shard
     }
 
     fn sibling_factor(&self, seat: &Seat, now: u64) -> f64 {
@@ -226,7 +231,7 @@ impl Host {
     pub fn pool_pace(&self, busy: usize, now: u64) -> Pace {
         let cpu = &self.model.cpu;
         let alone = cpu.siblings.filter(|siblings| busy <= siblings.cores).map_or(1.0, |siblings| siblings.alone);
-        let slowness = self.model.slowness.as_ref().map_or(1.0, |slowness| slowness.factor(busy, now));
+        let slowness = self.model.moments.as_ref().map_or(1.0, |moments| moments.slowness(busy, now));
         Pace::of(alone * slowness * cpu.contention.map_or(1.0, |contention| contention.factor(busy)))
     }
 

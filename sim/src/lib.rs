@@ -48,8 +48,8 @@ pub use cpu::{ContentionModel, CpuModel, SiblingModel};
 pub use host::{BootContext, Crash, HostCounters, HostId};
 pub use latency::Latency;
 pub use model::{
-    CopyingModel, DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, InterruptionModel, NetworkModel,
-    NicModel, OldModel, PauseModel, SlownessModel,
+    CopyingModel, DozeModel, HostModel, INTERRUPT_WORK, IdleModel, InterruptModel, InterruptionModel, MomentsModel,
+    NetworkModel, NicModel, OldModel, PauseModel,
 };
 pub use nic::links::LinkFault;
 pub use random::{Generator, Stream};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hwprofiles::{Disk, Instance, Network, Sampler, System, Threading};
+use hwprofiles::{Disk, Instance, Moment, Moments, Network, Sampler, System, Threading};
 
 use crate::cpu::CpuModel;
 use crate::disk::device::VolumeCaps;
@@ -116,25 +116,46 @@ impl InterruptionModel {
     }
 }
 
-/// What work takes of its cost as time goes by, as it was seen on real processors, over and over again.
+/// What processors are like as time goes by, as real ones were seen to be, over and over again.
 #[derive(Clone, Debug)]
-pub struct SlownessModel {
+pub struct MomentsModel {
     every_ns: u64,
     /// By processor.
-    times: Arc<[Vec<f32>]>,
+    spans: Arc<[Vec<Moment>]>,
 }
 
-impl SlownessModel {
+impl MomentsModel {
     /// `None` where nothing was seen.
-    pub fn new(seen: &hwprofiles::Slowness) -> Option<Self> {
-        let times: Arc<[Vec<f32>]> = seen.times.iter().filter(|times| !times.is_empty()).cloned().collect();
-        (!times.is_empty()).then_some(Self { every_ns: seen.every_ns.max(1), times })
+    pub fn new(seen: &Moments) -> Option<Self> {
+        let spans: Arc<[Vec<Moment>]> = seen.spans.iter().filter(|spans| !spans.is_empty()).cloned().collect();
+        (!spans.is_empty()).then_some(Self { every_ns: seen.every_ns.max(1), spans })
+    }
+
+    /// The number of the span that `now` is in.
+    pub(crate) fn span(&self, now: u64) -> u64 {
+        now / self.every_ns
     }
 
     #[inline]
-    pub(crate) fn factor(&self, cpu: usize, now: u64) -> f64 {
-        let times = &self.times[cpu % self.times.len()];
-        f64::from(times[(now / self.every_ns) as usize % times.len()])
+    fn moment(&self, cpu: usize, span: u64) -> Moment {
+        let spans = &self.spans[cpu % self.spans.len()];
+        spans[(span % spans.len() as u64) as usize]
+    }
+
+    /// What work takes of its cost.
+    #[inline]
+    pub(crate) fn slowness(&self, cpu: usize, now: u64) -> f64 {
+        f64::from(self.moment(cpu, self.span(now)).slowness)
+    }
+
+    /// When other threads take the processor in a span, and for how long: somewhere in it, evenly over many spans.
+    pub(crate) fn taken(&self, cpu: usize, span: u64) -> (u64, u64) {
+        // Something is left for the work, whatever was seen.
+        let taken_ns = u64::from(self.moment(cpu, span).taken_ns).min(self.every_ns / 10 * 9);
+        let free_ns = self.every_ns - taken_ns;
+        // Multiples of the golden ratio, modulo 1, in 32 bits.
+        let part = span.wrapping_mul(0x9e37_79b9) & 0xffff_ffff;
+        (span * self.every_ns + (free_ns * part >> 32), taken_ns)
     }
 }
 
@@ -146,8 +167,8 @@ pub struct HostModel {
     pub cpus_per_shard: usize,
     pub cpu: CpuModel,
     pub idle: IdleModel,
-    pub interruptions: Option<InterruptionModel>,
-    pub slowness: Option<SlownessModel>,
+    pub interruptions: Vec<InterruptionModel>,
+    pub moments: Option<MomentsModel>,
     /// How long a task may run before it lets others go first; `None`: as long as on a machine.
     pub task_quota_ns: Option<u64>,
     /// How long a shard runs before it hands over what its tasks sent and takes what came; `None`: both happen at once.
@@ -195,8 +216,8 @@ impl HostModel {
             cpus_per_shard: 1,
             cpu: CpuModel::polls_only(200),
             idle: IdleModel::default(),
-            interruptions: None,
-            slowness: None,
+            interruptions: Vec::new(),
+            moments: None,
             task_quota_ns: None,
             turn_ns: None,
             nic: NicModel::gigabits(10.0),
@@ -257,11 +278,15 @@ impl HostModel {
                     Some(DozeModel { lasts_ns: doze.lasts.u64(), wake })
                 }),
             },
-            interruptions: instance.interruptions.as_ref().and_then(|found| {
-                let lasts = Latency::from_sampler(&found.lasts.sampler()?, 1);
-                Some(InterruptionModel::new(found.every.u64(), lasts))
-            }),
-            slowness: instance.slowness.as_ref().and_then(SlownessModel::new),
+            interruptions: instance
+                .interruptions
+                .iter()
+                .filter_map(|found| {
+                    let lasts = Latency::from_sampler(&found.lasts.sampler()?, 1);
+                    Some(InterruptionModel::new(found.every.u64(), lasts))
+                })
+                .collect(),
+            moments: instance.moments.as_ref().and_then(MomentsModel::new),
             task_quota_ns: system.task_quota.as_ref().map(|quota| quota.u64()),
             // A pool's threads each hand over what they did.
             turn_ns: system.turn.as_ref().filter(|_| !is_pool).map(|turn| turn.u64()),

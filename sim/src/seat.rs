@@ -79,9 +79,11 @@ pub(crate) struct Seat {
     inbox: RefCell<VecDeque<Message>>,
     random: RefCell<Generator>,
     wake_random: RefCell<Generator>,
-    /// Work until the processor is taken away next.
-    until_interruption_ns: Cell<u64>,
+    /// Work until the processor is taken away next, by kind of interruption.
+    until_interruption_ns: RefCell<Vec<u64>>,
     interruption_random: RefCell<Generator>,
+    /// The span of the host's moments whose taking of the processor comes next.
+    next_taken: Cell<u64>,
     /// Of a shard that works in turns: what it sent in this one, and where something came for its receives.
     outgoing: RefCell<Vec<Sent>>,
     has_submitted: Cell<bool>,
@@ -116,7 +118,7 @@ impl Seat {
         let interruptions = &host.model.interruptions;
         let mut interruption_random =
             Generator::stream(world.seed(), Stream::Scheduling, &[parts[0], parts[1], parts[2], 2]);
-        let first = interruption_random.next_u64();
+        let first = interruptions.iter().map(|model| model.every.sample(interruption_random.next_u64())).collect();
         Rc::new(Self {
             id,
             index,
@@ -144,8 +146,9 @@ impl Seat {
                 Stream::Scheduling,
                 &[parts[0], parts[1], parts[2], 1],
             )),
-            until_interruption_ns: Cell::new(interruptions.as_ref().map_or(NEVER, |model| model.every.sample(first))),
+            until_interruption_ns: RefCell::new(first),
             interruption_random: RefCell::new(interruption_random),
+            next_taken: Cell::new(host.model.moments.as_ref().map_or(0, |moments| moments.span(world.now()))),
             outgoing: RefCell::default(),
             has_submitted: Cell::new(false),
             disk_burst: DiskBurst::default(),
@@ -251,6 +254,7 @@ impl Seat {
         }
         let begins_at = now + self.wake_ns(now - free_at);
         self.was_woken.set(begins_at > now);
+        let begins_at = begins_at + self.taken_ns(begins_at, begins_at);
         self.cpu_free_at.set(begins_at);
         begins_at
     }
@@ -273,15 +277,36 @@ impl Seat {
 
     /// How long others had the CPU in the course of `used_ns` of work.
     pub fn interrupted_ns(&self, used_ns: u64) -> u64 {
-        let Some(model) = &self.host.model.interruptions else { return 0 };
-        let (mut left, mut taken) = (used_ns, 0);
+        let mut taken = 0;
         let mut random = self.interruption_random.borrow_mut();
-        while let Some(rest) = left.checked_sub(self.until_interruption_ns.get()) {
-            taken += model.lasts.sample(random.next_u64());
-            self.until_interruption_ns.set(model.every.sample(random.next_u64()).max(1));
-            left = rest;
+        for (model, until_ns) in self.host.model.interruptions.iter().zip(&mut *self.until_interruption_ns.borrow_mut())
+        {
+            let mut left = used_ns;
+            while let Some(rest) = left.checked_sub(*until_ns) {
+                taken += model.lasts.sample(random.next_u64());
+                *until_ns = model.every.sample(random.next_u64()).max(1);
+                left = rest;
+            }
+            *until_ns -= left;
         }
-        self.until_interruption_ns.set(self.until_interruption_ns.get() - left);
+        taken
+    }
+
+    /// How much later work from `begin` to `end` ends as other threads have the CPU meanwhile. What was seen is time that
+    /// work had to wait, so it counts from when there is work. Times rise from one call to the next.
+    pub fn taken_ns(&self, begin: u64, end: u64) -> u64 {
+        let Some(moments) = &self.host.model.moments else { return 0 };
+        let cpu = self.host.cpu(self.index);
+        let (mut span, mut taken) = (self.next_taken.get().max(moments.span(begin)), 0);
+        loop {
+            let (at, lasts) = moments.taken(cpu, span);
+            if at > end + taken {
+                break;
+            }
+            taken += lasts;
+            span += 1;
+        }
+        self.next_taken.set(span);
         taken
     }
 

@@ -324,7 +324,8 @@ impl World {
             seat.is_ready.set(false);
             let quantum_ns = seat.host.model.turn_ns.unwrap_or(self.settings.quantum_ns);
             let (used_ns, more) = seat.run(&shard, now, quantum_ns);
-            let free_at = now + used_ns + seat.interrupted_ns(used_ns);
+            let ends_at = now + used_ns + seat.interrupted_ns(used_ns);
+            let free_at = ends_at + seat.taken_ns(now, ends_at);
             seat.cpu_free_at.set(free_at);
             self.send_off(&seat, free_at);
             self.trace.note("cpu", used_ns);

@@ -7,8 +7,9 @@ mod common;
 use std::time::Duration;
 
 use common::{Log, MS, S, addr, alone, ip};
+use hwprofiles::{Moment, Moments};
 use reactor::{Buf, Group, Work, charge, net, spawn, time};
-use sim::{CpuModel, HostModel, IdleModel, InterruptionModel, Latency, Settings, SlownessModel, World};
+use sim::{CpuModel, HostModel, IdleModel, InterruptionModel, Latency, MomentsModel, Settings, World};
 
 /// A poll takes 100 ns, a kind of work 100 us.
 fn model(turn_ns: Option<u64>) -> HostModel {
@@ -67,7 +68,7 @@ fn the_cpu_of_sleeping_and_waking_is_used_and_holds_nothing_up() {
 #[test]
 fn a_working_processor_is_taken_away_now_and_then() {
     // 10 s of work, of which every 10 ms on average 2 ms are lost.
-    let interruptions = Some(InterruptionModel::new(10 * MS, Latency::constant(2 * MS)));
+    let interruptions = vec![InterruptionModel::new(10 * MS, Latency::constant(2 * MS))];
     let ended = alone(HostModel { interruptions, ..model(None) }, |log| async move {
         for _ in 0..100_000 {
             charge(Work::MemtableInsert, 0);
@@ -81,20 +82,48 @@ fn a_working_processor_is_taken_away_now_and_then() {
     assert!((0.18..0.22).contains(&lost), "{lost}");
 }
 
-#[test]
-fn a_processor_is_as_slow_as_it_was_seen_to_be_over_and_over_again() {
-    let seen = |times| SlownessModel::new(&hwprofiles::Slowness { every_ns: 10 * MS, times });
-    assert!(seen(vec![vec![]]).is_none());
-    let slowness = seen(vec![vec![1.0, 4.0]]);
-    // In 10 ms a hundred pieces of 100 us, in the next 25.
-    let ended = alone(HostModel { slowness, ..model(None) }, |log| async move {
+/// When a thousand pieces of work of 100 us have ended on a processor with such moments, each 10 ms long.
+fn with_moments(slowness_and_taken: &[(f32, u64)]) -> u64 {
+    let moment = |&(slowness, taken_ns): &(f32, u64)| Moment { slowness, taken_ns: taken_ns as u32 };
+    let spans = vec![slowness_and_taken.iter().map(moment).collect()];
+    let moments = MomentsModel::new(&Moments { every_ns: 10 * MS, spans });
+    let ended = alone(HostModel { moments, ..model(None) }, |log| async move {
         for _ in 0..1_000 {
             charge(Work::MemtableInsert, 0);
             time::yield_now().await;
         }
         log.push(reactor::now());
     });
-    assert!((160 * MS..162 * MS).contains(&ended[0]), "{}", ended[0]);
+    ended[0]
+}
+
+#[test]
+fn a_processor_is_as_slow_as_it_was_seen_to_be_over_and_over_again() {
+    assert!(MomentsModel::new(&Moments { every_ns: 10 * MS, spans: vec![vec![]] }).is_none());
+    // In 10 ms a hundred pieces, in the next 25.
+    let ended = with_moments(&[(1.0, 0), (4.0, 0)]);
+    assert!((160 * MS..162 * MS).contains(&ended), "{ended}");
+}
+
+#[test]
+fn others_take_a_processor_as_they_were_seen_to() {
+    // In 10 ms a hundred pieces, in the next 60.
+    let ended = with_moments(&[(1.0, 0), (1.0, 4 * MS)]);
+    assert!((123 * MS..127 * MS).contains(&ended), "{ended}");
+}
+
+#[test]
+fn who_sleeps_loses_only_what_is_taken_in_the_span_in_which_it_wakes() {
+    let moments = Moments { every_ns: 10 * MS, spans: vec![vec![Moment { slowness: 1.0, taken_ns: 5_000_000 }]] };
+    let moments = MomentsModel::new(&moments);
+    let late = alone(HostModel { moments, ..model(None) }, |log| async move {
+        for _ in 0..20 {
+            let due = reactor::now() + 50 * MS - 1;
+            time::sleep_until(due).await;
+            log.push(reactor::now() - due);
+        }
+    });
+    assert!(late.iter().all(|late| *late <= 5 * MS + MS) && late.iter().any(|late| *late >= 5 * MS), "{late:?}");
 }
 
 /// A task works for 100 us a hundred times and ends its turn behind each: how late another's timers come meanwhile.

@@ -213,7 +213,7 @@ async fn read(server: SocketAddr, mut random: Generator, latencies: Rc<RefCell<V
 fn latency(world: &Rc<World>, kind: Abuse) -> (u64, u64) {
     let profiles = Profiles::embedded();
     let mut instance = profiles.instance("local").unwrap().clone();
-    (instance.vcpus, instance.interruptions) = (one(), None);
+    (instance.vcpus, instance.interruptions) = (one(), Vec::new());
     let (system, disk) = (profiles.system("orrery").unwrap(), profiles.disk("local").unwrap());
     let model = HostModel::from_profiles("node", &instance, system, &[("/", disk)]);
     let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "/data");

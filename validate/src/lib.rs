@@ -4,13 +4,14 @@
 //! - [`local`] starts nodes of this binary on this machine, within the bounds of [`machine`]; [`hosts`] names servers that
 //!   run already.
 //! - [`real`] runs a scenario's phases on servers, by [`load`], its client on pinned threads, and looks at [`usage`].
-//! - [`speed`] tells how fast the processors are as time goes by.
+//! - [`speed`] tells how fast the processors are as time goes by, and by [`bound`] when others have them.
 //! - [`compare`] holds a simulated record against a real one.
 //! - [`metrics`] reads what a node counts of itself, over [`http`].
 
 #![allow(clippy::disallowed_methods, reason = "what is measured here is the real world")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod bound;
 pub mod calibrate;
 pub mod compare;
 pub mod hosts;

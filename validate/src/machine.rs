@@ -1,13 +1,13 @@
 //! This machine as the place of a scenario: its processors dealt out to nodes and loaders, and the same bounds for the
 //! simulated hosts.
 
-use hwprofiles::{Disk, Figure, Instance, Network, Profiles, Slowness, Standing, System, UnknownProfile};
+use hwprofiles::{Disk, Figure, Instance, Moment, Moments, Network, Profiles, Standing, System, UnknownProfile};
 use scenarios::Run;
 
 use crate::probe::network::{self, Wakes};
 use crate::probe::spread::Spread;
 use crate::real::Conditions;
-use crate::speed;
+use crate::speed::{self, Sight};
 
 const SOURCE: &str = "the bounds of a local cluster";
 const BESIDE: &str = "beside the real run";
@@ -55,6 +55,15 @@ impl Bounds {
     pub fn shards(&self) -> usize {
         self.nodes[0].len()
     }
+}
+
+/// What a real run's processors were like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Against {
+    /// Times as fast as when the costs were found, the nodes'; where both are known.
+    pub speed: Option<f64>,
+    /// Part of their time that other threads had while there was work, the nodes' and the loaders'.
+    pub taken: [f64; 2],
 }
 
 /// Profiles that describe a machine to the simulator.
@@ -110,17 +119,18 @@ impl Machine {
         }
     }
 
-    /// `run` on processors that are interrupted as these were beside the real run, and as fast or slow from moment to
-    /// moment, against when the costs were found. Gives how many times as fast the nodes' were, where both are known.
-    pub fn under(&self, run: &mut Run, conditions: &Conditions) -> Option<f64> {
+    /// `run` on processors that are interrupted as these were beside the real run, and as fast or slow, and others', from
+    /// moment to moment as they were in it.
+    pub fn under(&self, run: &mut Run, conditions: &Conditions) -> Against {
         let yardstick = self.system.costs.reference.yardstick.as_ref();
-        for (instance, speeds) in
+        for (instance, sights) in
             [(&mut run.instance, &conditions.nodes), (&mut run.loader_instance, &conditions.loaders)]
         {
-            instance.interruptions = conditions.interruptions.as_ref().map(|seen| hwprofiles::Interruptions {
+            let interruptions = conditions.interruptions.iter().map(|seen| hwprofiles::Interruptions {
                 every: Figure::new(seen.every_ns as f64, Standing::Measured, BESIDE),
                 lasts: seen.lasts.quantiles(BESIDE),
             });
+            instance.interruptions = interruptions.collect();
             if !conditions.wakes.is_empty() {
                 let wakes = conditions.wakes.iter().map(Wakes::wake).collect::<Vec<_>>();
                 instance.wake = Some(Spread::mean(&wakes).quantiles(BESIDE));
@@ -130,14 +140,18 @@ impl Machine {
                     wake: Spread::mean(&dozes.iter().map(|doze| doze.wake).collect::<Vec<_>>()).quantiles(BESIDE),
                 });
             }
-            instance.slowness = yardstick.map(|then| {
-                let slower = |speed: &f32| then.f64() as f32 / speed;
-                let times = speeds.iter().map(|speeds| speeds.iter().map(slower).collect()).collect();
-                Slowness { every_ns: speed::EVERY.as_nanos() as u64, times }
-            });
+            let moment = |sight: &Sight| Moment {
+                slowness: yardstick.map_or(1.0, |then| then.f64() as f32 / sight.speed),
+                taken_ns: sight.taken_ns,
+            };
+            let spans = sights.iter().map(|sights| sights.iter().map(moment).collect()).collect();
+            instance.moments = Some(Moments { every_ns: speed::EVERY.as_nanos() as u64, spans });
         }
-        let seen = conditions.nodes.iter().any(|speeds| !speeds.is_empty());
-        yardstick.filter(|_| seen).map(|then| speed::mean(&conditions.nodes) / then.f64())
+        let seen = conditions.nodes.iter().any(|sights| !sights.is_empty());
+        Against {
+            speed: yardstick.filter(|_| seen).map(|then| speed::mean(&conditions.nodes) / then.f64()),
+            taken: [&conditions.nodes, &conditions.loaders].map(|sights| speed::taken(sights)),
+        }
     }
 
     /// Some of the instance's processors, each shared by `sharing`.

@@ -20,7 +20,7 @@ use crate::local::{LocalCluster, LocalError};
 use crate::probe::ProbeError;
 use crate::probe::interruptions::{self, Interruptions, Seen};
 use crate::probe::network::{self, Places, Wakes};
-use crate::speed::Speedometer;
+use crate::speed::{Sight, Speedometer};
 use crate::usage::{Look, STOLEN_MAX, Watched};
 
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +53,10 @@ pub struct Ran {
 /// What the machine was like beside a run.
 pub struct Conditions {
     /// Of the nodes' processors and of the loaders', as [`Speedometer::end`] gives them.
-    pub nodes: Vec<Vec<f32>>,
-    pub loaders: Vec<Vec<f32>>,
-    pub interruptions: Option<Interruptions>,
+    pub nodes: Vec<Vec<Sight>>,
+    pub loaders: Vec<Vec<Sight>>,
+    /// But for those by other threads, which the sights have.
+    pub interruptions: Vec<Interruptions>,
     /// Before and behind each phase.
     pub wakes: Vec<Wakes>,
 }
@@ -245,14 +246,15 @@ impl Real<'_> {
         let mut before: Look = self.watched.look();
         let mut is_warm = warmup.is_zero();
         let speedometer = self.watch.as_ref().map(|watch| &watch.speedometer);
-        speedometer.inspect(|speedometer| speedometer.begin());
+        let processes: Vec<u32> = self.watched.processes.iter().copied().chain([std::process::id()]).collect();
+        speedometer.inspect(|speedometer| speedometer.begin(&processes));
         if is_warm {
             meanwhile.begin(&run.keyspace);
         }
         let tick = || {
             if !is_warm && start.elapsed() >= warmup {
                 (is_warm, before) = (true, self.watched.look());
-                speedometer.inspect(|speedometer| speedometer.begin());
+                speedometer.inspect(|speedometer| speedometer.begin(&processes));
                 meanwhile.begin(&run.keyspace);
             }
             let part = match plan.workloads.first() {
@@ -268,7 +270,7 @@ impl Real<'_> {
         let ran = self.loaders.run(shares, tick);
         let ran = ran.map_err(|cause| RealError::Load { phase: plan.name.clone(), cause })?;
         if let Some(watch) = self.watch.as_mut().filter(|_| !plan.name.starts_with(PREPARES)) {
-            watch.keep_speeds();
+            watch.keep_sights();
         }
         let resources = self.watched.since(run, &before);
         let stolen = self.watched.stolen_since(&before);
@@ -288,18 +290,18 @@ impl<'a> Watch<'a> {
         let nodes = cluster.cpus();
         let cpus: Vec<usize> = nodes.iter().chain(loaders).copied().collect::<BTreeSet<_>>().into_iter().collect();
         let speedometer = Speedometer::on(&cpus).map_err(|cause| RealError::Watch(ProbeError::Unwatched(cause)))?;
-        let conditions = Conditions { nodes: vec![], loaders: vec![], interruptions: None, wakes: vec![] };
+        let conditions = Conditions { nodes: vec![], loaders: vec![], interruptions: vec![], wakes: vec![] };
         Ok(Self { nodes, loaders, cpus, speedometer, interruptions: Seen::nothing(), conditions })
     }
 
-    /// Of a phase that is compared: its speeds, since the speedometer began.
-    fn keep_speeds(&mut self) {
+    /// Of a phase that is compared: what was seen since the speedometer began.
+    fn keep_sights(&mut self) {
         self.conditions.nodes.extend(self.speedometer.end(self.nodes));
         self.conditions.loaders.extend(self.speedometer.end(self.loaders));
     }
 
     fn over(self) -> Conditions {
-        Conditions { interruptions: self.interruptions.found(), ..self.conditions }
+        Conditions { interruptions: self.interruptions.but_preempted(), ..self.conditions }
     }
 }
 

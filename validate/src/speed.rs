@@ -1,16 +1,18 @@
-//! How fast processors are while others work on them: a thread on each does, a hundred times a second, a piece of work
-//! that never changes, and notes what that took.
+//! What processors are like while others work on them: a thread on each does, a hundred times a second, a piece of work
+//! that never changes, and notes what that took, and how long strangers had the processor in between.
 //!
 //! Those of a virtual machine are faster or slower by what its neighbours do, by half from one millisecond to the next,
 //! as a core's other hardware thread works or idles. Prices that were found at one time hold at another in proportion.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use reactor::uring;
+
+use crate::bound::{Bound, Had};
 
 /// Between two pieces: they have some 30 us of it.
 pub const EVERY: Duration = Duration::from_millis(10);
@@ -25,11 +27,35 @@ pub struct Speedometer {
     watchers: Vec<Watcher>,
 }
 
+/// Of a span of `EVERY`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sight {
+    /// Pieces a second.
+    pub speed: f32,
+    /// How long others had the processor while a thread that works was ready.
+    pub taken_ns: u32,
+}
+
 struct Watcher {
     cpu: usize,
-    /// Pieces a second.
-    speeds: Arc<Mutex<Vec<f32>>>,
+    seen: Arc<Mutex<Seen>>,
     thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    sights: Vec<Sight>,
+    /// The threads that work, and what they had at the last sight.
+    bound: Bound,
+    had: Option<Had>,
+}
+
+impl Seen {
+    fn note(&mut self, speed: f32) {
+        let had = self.bound.look();
+        let taken_ns = self.had.replace(had).map_or(0, |before| had.taken_ns_since(&before));
+        self.sights.push(Sight { speed, taken_ns: u32::try_from(taken_ns).unwrap_or(u32::MAX) });
+    }
 }
 
 impl Speedometer {
@@ -37,8 +63,8 @@ impl Speedometer {
     pub fn on(cpus: &[usize]) -> io::Result<Self> {
         let mut all = Self { over: Arc::default(), watchers: Vec::new() };
         for &cpu in cpus {
-            let speeds = Arc::new(Mutex::new(Vec::new()));
-            let (over, seen, mut piece) = (all.over.clone(), speeds.clone(), Piece::new()?);
+            let seen = Arc::new(Mutex::new(Seen::default()));
+            let (over, noted, mut piece) = (all.over.clone(), seen.clone(), Piece::new()?);
             let watch = move || {
                 if uring::bind(cpu).is_err() {
                     return;
@@ -47,29 +73,33 @@ impl Speedometer {
                     thread::sleep(EVERY);
                     // The first brings it into the processor's caches, and either may be interrupted.
                     let Ok(ns) = piece.time().and_then(|ns| Ok(ns.min(piece.time()?))) else { return };
-                    seen.lock().unwrap_or_else(PoisonError::into_inner).push(1e9 / ns as f32);
+                    noted.lock().unwrap_or_else(PoisonError::into_inner).note(1e9 / ns as f32);
                 }
             };
             let thread = thread::Builder::new().name(format!("speed-{cpu}")).spawn(watch)?;
-            all.watchers.push(Watcher { cpu, speeds, thread });
+            all.watchers.push(Watcher { cpu, seen, thread });
         }
         Ok(all)
     }
 
-    /// Forgets what it has seen.
-    pub fn begin(&self) {
-        self.watchers.iter().for_each(|watcher| drop(watcher.take()));
+    /// Forgets what it has seen. `processes` are those whose threads work, this one's too where it is among them.
+    pub fn begin(&self, processes: &[u32]) {
+        for watcher in &self.watchers {
+            let bound = Bound::to(watcher.cpu, processes);
+            *watcher.seen() = Seen { bound, ..Seen::default() };
+        }
     }
 
-    /// What it has seen of each of `cpus` since then: pieces a second, `EVERY` apart.
-    pub fn end(&self, cpus: &[usize]) -> Vec<Vec<f32>> {
-        self.watchers.iter().filter(|watcher| cpus.contains(&watcher.cpu)).map(Watcher::take).collect()
+    /// What it has seen of each of `cpus` since then, `EVERY` apart.
+    pub fn end(&self, cpus: &[usize]) -> Vec<Vec<Sight>> {
+        let of = |watcher: &Watcher| std::mem::take(&mut watcher.seen().sights);
+        self.watchers.iter().filter(|watcher| cpus.contains(&watcher.cpu)).map(of).collect()
     }
 }
 
 impl Watcher {
-    fn take(&self) -> Vec<f32> {
-        std::mem::take(&mut *self.speeds.lock().unwrap_or_else(PoisonError::into_inner))
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,10 +113,17 @@ impl Drop for Speedometer {
     }
 }
 
-/// Of all processors and all the time; 0 where nothing was seen.
-pub fn mean(speeds: &[Vec<f32>]) -> f64 {
-    let count: usize = speeds.iter().map(Vec::len).sum();
-    speeds.iter().flatten().map(|speed| f64::from(*speed)).sum::<f64>() / count.max(1) as f64
+/// Pieces a second, of all processors and all the time; 0 where nothing was seen.
+pub fn mean(seen: &[Vec<Sight>]) -> f64 {
+    let count: usize = seen.iter().map(Vec::len).sum();
+    seen.iter().flatten().map(|sight| f64::from(sight.speed)).sum::<f64>() / count.max(1) as f64
+}
+
+/// Part of the time that others had, of all processors.
+pub fn taken(seen: &[Vec<Sight>]) -> f64 {
+    let count: usize = seen.iter().map(Vec::len).sum();
+    let taken_ns: f64 = seen.iter().flatten().map(|sight| f64::from(sight.taken_ns)).sum();
+    taken_ns / (count.max(1) as f64 * EVERY.as_nanos() as f64)
 }
 
 struct Piece {
@@ -131,7 +168,7 @@ mod tests {
         assert!(seen.len() == 1 && (1..=10).contains(&seen[0].len()), "{seen:?}");
         // A piece takes 1 us to 10 ms on whatever runs this.
         assert!((1e2..1e6).contains(&mean(&seen)), "{seen:?}");
-        assert_eq!(speedometer.end(&[usize::MAX]), [Vec::<f32>::new()], "there is no such processor");
+        assert_eq!(speedometer.end(&[usize::MAX]), [Vec::<Sight>::new()], "there is no such processor");
         assert!(speedometer.end(&[]).is_empty());
         let watching = speedometer.over.clone();
         drop(speedometer);

@@ -66,7 +66,7 @@ fn measured() -> Disk {
 fn probe() -> Probe {
     Probe {
         date: "2026-11-21".into(),
-        interruptions: Some(Interruptions { every_ns: 20_000_000, lasts: spread([40, 60, 200, 900, 1_500, 3_000]) }),
+        interruptions: vec![Interruptions { every_ns: 20_000_000, lasts: spread([40, 60, 200, 900, 1_500, 3_000]) }],
         host: host::Host {
             processor: "Made-up CPU @ 2.50GHz".into(),
             kernel: "6.18".into(),

@@ -212,7 +212,7 @@ fn measure(
             Ok((Looked::server(&cluster)?, Looked::loader(&loaders.counted(0)?)))
         };
         let before = look()?;
-        speedometer.begin();
+        speedometer.begin(&[]);
         let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
         let yardstick =
             [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&speedometer.end(cpu.as_slice())));

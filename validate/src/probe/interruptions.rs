@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::load::histogram;
 use super::spread::Spread;
 use super::{ProbeError, on_each};
+use crate::bound::Account;
 
 /// Shorter ones, the kernel's ticks, are in what work costs.
 const FELT_NS: u64 = 20_000;
-/// Fewer are no distribution.
-const SEEN_MIN: u64 = 20;
+/// Longer ones are others' turns, a few a second among hundreds of interrupts: distributions of their own.
+const SHORT_NS: u64 = 200_000;
 
+/// Of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interruptions {
@@ -25,25 +27,42 @@ pub struct Interruptions {
 
 /// What threads saw, and how long they worked.
 pub struct Seen {
-    jumps: Histogram<u64>,
+    short: Histogram<u64>,
+    long: Histogram<u64>,
+    /// Those in which other threads of this machine had the processor.
+    preempted: Histogram<u64>,
     worked_ns: u64,
 }
 
 impl Seen {
     pub fn nothing() -> Self {
-        Self { jumps: histogram(), worked_ns: 0 }
+        Self { short: histogram(), long: histogram(), preempted: histogram(), worked_ns: 0 }
     }
 
     pub fn add(&mut self, other: &Self) -> Result<(), ProbeError> {
         self.worked_ns += other.worked_ns;
-        self.jumps.add(&other.jumps).map_err(|_| ProbeError::Silent)
+        for (all, more) in
+            [(&mut self.short, &other.short), (&mut self.long, &other.long), (&mut self.preempted, &other.preempted)]
+        {
+            all.add(more).map_err(|_| ProbeError::Silent)?;
+        }
+        Ok(())
     }
 
-    /// `None` where there is next to nothing.
-    pub fn found(&self) -> Option<Interruptions> {
-        let Self { jumps, worked_ns } = self;
-        let found = || Interruptions { every_ns: worked_ns / jumps.len(), lasts: Spread::of(jumps) };
-        (jumps.len() >= SEEN_MIN).then(found)
+    /// All, by kind.
+    pub fn found(&self) -> Vec<Interruptions> {
+        self.of([&self.short, &self.long, &self.preempted])
+    }
+
+    /// Those by interrupts and by the host: what is left where other threads' turns are known otherwise.
+    pub fn but_preempted(&self) -> Vec<Interruptions> {
+        self.of([&self.short, &self.long])
+    }
+
+    fn of<const N: usize>(&self, kinds: [&Histogram<u64>; N]) -> Vec<Interruptions> {
+        let of =
+            |jumps: &Histogram<u64>| Interruptions { every_ns: self.worked_ns / jumps.len(), lasts: Spread::of(jumps) };
+        kinds.into_iter().filter(|jumps| !jumps.is_empty()).map(of).collect()
     }
 }
 
@@ -59,15 +78,29 @@ pub fn measure(cpus: &[usize], slice: Duration) -> Result<Seen, ProbeError> {
 
 fn watch(for_ns: u64) -> Seen {
     let mut seen = Seen::nothing();
-    let begun = reactor::now();
+    let account = Account::own();
+    let waited = || account.as_ref().and_then(Account::read).map_or(0, |(_, waited_ns)| waited_ns);
+    let (begun, mut waited_ns) = (reactor::now(), waited());
     let mut last = begun;
     while last - begun < for_ns {
         let now = reactor::now();
-        match now - last {
-            jump if jump > FELT_NS => seen.jumps.saturating_record(jump),
-            step => seen.worked_ns += step,
-        }
-        last = now;
+        last = match now - last {
+            jump if jump > FELT_NS => {
+                let before_ns = std::mem::replace(&mut waited_ns, waited());
+                let kind = match jump {
+                    _ if waited_ns - before_ns > jump / 2 => &mut seen.preempted,
+                    ..=SHORT_NS => &mut seen.short,
+                    _ => &mut seen.long,
+                };
+                kind.saturating_record(jump);
+                // Looking took time.
+                reactor::now()
+            }
+            step => {
+                seen.worked_ns += step;
+                now
+            }
+        };
     }
     seen
 }
@@ -79,7 +112,10 @@ mod tests {
     #[test]
     fn jumps_are_not_work() {
         let slice = Duration::from_millis(50);
-        let Some(found) = measure(&[], slice).unwrap().found() else { return };
-        assert!(found.every_ns <= slice.as_nanos() as u64 && found.lasts.min > FELT_NS * 99 / 100, "{found:?}");
+        let seen = measure(&[], slice).unwrap();
+        for found in seen.found() {
+            assert!(found.every_ns <= slice.as_nanos() as u64 && found.lasts.min > FELT_NS * 99 / 100, "{found:?}");
+        }
+        assert!(seen.but_preempted().len() <= seen.found().len());
     }
 }

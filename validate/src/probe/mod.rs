@@ -55,7 +55,7 @@ pub struct Probe {
     /// Year, month and day.
     pub date: String,
     pub host: host::Host,
-    pub interruptions: Option<interruptions::Interruptions>,
+    pub interruptions: Vec<interruptions::Interruptions>,
     pub disk: disk::Disk,
     pub network: network::Network,
 }

@@ -127,9 +127,12 @@ fn instance(writer: &Writer, name: &str, probe: &Probe) -> String {
         let lasts = writer.measured::<Time>(lasts_ns as f64);
         let _ = write!(text, "doze:\n  lasts: {lasts}\n  wake:\n{}", writer.quantiles("    ", wake));
     }
-    if let Some(Interruptions { every_ns, lasts }) = probe.interruptions {
-        let every = writer.measured::<Time>(every_ns as f64);
-        let _ = write!(text, "interruptions:\n  every: {every}\n  lasts:\n{}", writer.quantiles("    ", lasts));
+    if !probe.interruptions.is_empty() {
+        text += "interruptions:\n";
+    }
+    for Interruptions { every_ns, lasts } in &probe.interruptions {
+        let every = writer.measured::<Time>(*every_ns as f64);
+        let _ = write!(text, "  - every: {every}\n    lasts:\n{}", writer.quantiles("      ", *lasts));
     }
     text
 }
