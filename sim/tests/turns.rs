@@ -118,7 +118,7 @@ fn who_sleeps_loses_only_what_is_taken_in_the_span_in_which_it_wakes() {
     let moments = MomentsModel::new(&moments);
     let late = alone(HostModel { moments, ..model(None) }, |log| async move {
         for _ in 0..20 {
-            let due = reactor::now() + 50 * MS - 1;
+            let due = reactor::now() + 47 * MS;
             time::sleep_until(due).await;
             log.push(reactor::now() - due);
         }
