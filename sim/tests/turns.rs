@@ -123,7 +123,8 @@ fn who_sleeps_loses_only_what_is_taken_in_the_span_in_which_it_wakes() {
             log.push(reactor::now() - due);
         }
     });
-    assert!(late.iter().all(|late| *late <= 5 * MS + MS) && late.iter().any(|late| *late >= 5 * MS), "{late:?}");
+    // The end of one may fall into the next.
+    assert!(late.iter().all(|late| *late <= 10 * MS + MS) && late.iter().any(|late| *late >= 5 * MS), "{late:?}");
 }
 
 /// A task works for 100 us a hundred times and ends its turn behind each: how late another's timers come meanwhile.
