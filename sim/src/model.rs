@@ -155,7 +155,7 @@ impl MomentsModel {
         let free_ns = self.every_ns - taken_ns;
         // Multiples of the golden ratio, modulo 1, in 32 bits.
         let part = span.wrapping_mul(0x9e37_79b9) & 0xffff_ffff;
-        (span * self.every_ns + (free_ns * part >> 32), taken_ns)
+        (span * self.every_ns + ((free_ns * part) >> 32), taken_ns)
     }
 }
 
