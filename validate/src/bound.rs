@@ -15,12 +15,23 @@ pub struct Bound {
     watchers: Vec<Account>,
 }
 
-/// At a moment: ns that the threads ran since they began, and that those that work were ready to and could not.
+/// At a moment: ns that the threads ran since they began, and what those that work waited for the processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Had {
     at: Instant,
     ran_ns: u64,
     waited_ns: u64,
+    turns: u64,
+}
+
+/// What lies between two moments.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Of threads that work, which had the processor so many times.
+    waited_ns: u64,
+    turns: u64,
+    /// None of the threads had it.
+    others_ns: u64,
 }
 
 impl Bound {
@@ -42,23 +53,35 @@ impl Bound {
     }
 
     pub fn look(&self) -> Had {
-        let mut had = Had { at: Instant::now(), ran_ns: 0, waited_ns: 0 };
-        for (ran_ns, waited_ns) in self.workers.iter().filter_map(Account::read) {
-            (had.ran_ns, had.waited_ns) = (had.ran_ns + ran_ns, had.waited_ns + waited_ns);
+        let mut had = Had { at: Instant::now(), ran_ns: 0, waited_ns: 0, turns: 0 };
+        for [ran_ns, waited_ns, turns] in self.workers.iter().filter_map(Account::read) {
+            had.ran_ns += ran_ns;
+            had.waited_ns += waited_ns;
+            had.turns += turns;
         }
-        had.ran_ns += self.watchers.iter().filter_map(Account::read).map(|(ran_ns, _)| ran_ns).sum::<u64>();
+        had.ran_ns += self.watchers.iter().filter_map(Account::read).map(|[ran_ns, ..]| ran_ns).sum::<u64>();
         had
     }
 }
 
 impl Had {
-    /// How long others had the processor since `before` while a thread that works was ready: no longer than one was, for
-    /// short waits come with each wake-up, and no longer than the processor was with none of them.
-    pub fn taken_ns_since(&self, before: &Had) -> u64 {
+    pub fn since(&self, before: &Had) -> Span {
         let all_ns = self.at.duration_since(before.at).as_nanos() as u64;
-        let others_ns = all_ns.saturating_sub(self.ran_ns.saturating_sub(before.ran_ns));
-        self.waited_ns.saturating_sub(before.waited_ns).min(others_ns)
+        Span {
+            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
+            turns: self.turns.saturating_sub(before.turns),
+            others_ns: all_ns.saturating_sub(self.ran_ns.saturating_sub(before.ran_ns)),
+        }
     }
+}
+
+/// By span: how long others had the processor at once while a thread that works was ready. A short wait comes with each
+/// wake-up: what one usually takes is no turn of others.
+pub fn taken_ns(spans: &[Span]) -> Vec<u64> {
+    let mut waits: Vec<u64> = spans.iter().filter(|span| span.turns > 0).map(|s| s.waited_ns / s.turns).collect();
+    waits.sort_unstable();
+    let usual_ns = waits.get(waits.len() / 2).copied().unwrap_or(0);
+    spans.iter().map(|span| span.waited_ns.saturating_sub(span.turns * usual_ns).min(span.others_ns)).collect()
 }
 
 /// A thread's `schedstat` (Linux, Documentation/scheduler/sched-stats.rst).
@@ -74,12 +97,13 @@ impl Account {
         File::open(thread.join("schedstat")).ok().map(Self)
     }
 
-    /// ns that the thread ran, and that it waited for a processor. `None` once it has ended.
-    pub fn read(&self) -> Option<(u64, u64)> {
+    /// ns that the thread ran and that it waited for a processor, and how often it had one. `None` once it has ended.
+    pub fn read(&self) -> Option<[u64; 3]> {
         let mut text = [0; 64];
         let length = self.0.read_at(&mut text, 0).ok()?;
         let mut numbers = std::str::from_utf8(&text[..length]).ok()?.split_ascii_whitespace();
-        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+        let mut next = || numbers.next()?.parse().ok();
+        Some([next()?, next()?, next()?])
     }
 }
 
@@ -123,11 +147,24 @@ mod tests {
         // It begins later, so it is a stranger.
         let stranger = start("other");
         std::thread::sleep(Duration::from_millis(200));
-        let taken = bound.look().taken_ns_since(&before);
+        let waited = bound.look().since(&before);
         [worker, stranger].into_iter().for_each(|thread| thread.join().unwrap());
         // Half of the time, unless this kernel keeps no account.
         if Account::own().and_then(|own| own.read()).is_some() {
-            assert!((20_000_000..=1_000_000_000).contains(&taken), "{taken} ns");
+            assert!(waited.turns > 0 && (20_000_000..=1_000_000_000).contains(&waited.waited_ns), "{waited:?}");
         }
+    }
+
+    #[test]
+    fn waits_of_the_usual_length_are_no_turns_of_others() {
+        let span = |waited_us: u64, turns, others_us: u64| Span {
+            waited_ns: waited_us * 1_000,
+            turns,
+            others_ns: others_us * 1_000,
+        };
+        let spans = [span(600, 200, 5_000), span(500, 100, 5_000), span(6_000, 10, 5_000), span(30, 10, 0)];
+        assert_eq!(taken_ns(&spans), [0, 0, 5_000_000, 0]);
+        assert_eq!(taken_ns(&[span(600, 200, 5_000), span(1_500, 100, 5_000), span(600, 200, 5_000)])[1], 1_200_000);
+        assert_eq!(taken_ns(&[span(0, 0, 10_000)]), [0]);
     }
 }

@@ -52,7 +52,7 @@ pub struct Ran {
 
 /// What the machine was like beside a run.
 pub struct Conditions {
-    /// Of the nodes' processors and of the loaders', as [`Speedometer::end`] gives them.
+    /// Of the nodes' processors and of the loaders', as [`Speedometer::seen`] gives them.
     pub nodes: Vec<Vec<Sight>>,
     pub loaders: Vec<Vec<Sight>>,
     /// But for those by other threads, which the sights have.
@@ -89,6 +89,8 @@ struct Watch<'a> {
     loaders: &'a [usize],
     /// All, each once.
     cpus: Vec<usize>,
+    /// Processes whose threads work: the nodes' and this one, which loads them.
+    processes: Vec<u32>,
     speedometer: Speedometer,
     interruptions: Seen,
     conditions: Conditions,
@@ -131,7 +133,7 @@ pub fn run(
     };
     let loaders = connect(&target, &config)?;
     let watch = match servers {
-        Servers::Local(cluster) => Some(Watch::new(cluster, loader_cpus)?),
+        Servers::Local(cluster) => Some(Watch::new(cluster, watched, loader_cpus)?),
         Servers::Elsewhere(_) => None,
     };
     let _awake = Awake::keep(watch.as_ref().map_or(loader_cpus, |watch| &watch.cpus))
@@ -245,16 +247,15 @@ impl Real<'_> {
         // Taken again when the warm-up is over.
         let mut before: Look = self.watched.look();
         let mut is_warm = warmup.is_zero();
-        let speedometer = self.watch.as_ref().map(|watch| &watch.speedometer);
-        let processes: Vec<u32> = self.watched.processes.iter().copied().chain([std::process::id()]).collect();
-        speedometer.inspect(|speedometer| speedometer.begin(&processes));
+        let watch = self.watch.as_ref();
+        watch.inspect(|watch| watch.begin());
         if is_warm {
             meanwhile.begin(&run.keyspace);
         }
         let tick = || {
             if !is_warm && start.elapsed() >= warmup {
                 (is_warm, before) = (true, self.watched.look());
-                speedometer.inspect(|speedometer| speedometer.begin(&processes));
+                watch.inspect(|watch| watch.begin());
                 meanwhile.begin(&run.keyspace);
             }
             let part = match plan.workloads.first() {
@@ -286,18 +287,23 @@ impl Real<'_> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(cluster: &'a LocalCluster, loaders: &'a [usize]) -> Result<Self, RealError> {
+    fn new(cluster: &'a LocalCluster, watched: &Watched, loaders: &'a [usize]) -> Result<Self, RealError> {
         let nodes = cluster.cpus();
+        let processes = watched.processes.iter().copied().chain([std::process::id()]).collect();
         let cpus: Vec<usize> = nodes.iter().chain(loaders).copied().collect::<BTreeSet<_>>().into_iter().collect();
         let speedometer = Speedometer::on(&cpus).map_err(|cause| RealError::Watch(ProbeError::Unwatched(cause)))?;
         let conditions = Conditions { nodes: vec![], loaders: vec![], interruptions: vec![], wakes: vec![] };
-        Ok(Self { nodes, loaders, cpus, speedometer, interruptions: Seen::nothing(), conditions })
+        Ok(Self { nodes, loaders, cpus, processes, speedometer, interruptions: Seen::nothing(), conditions })
+    }
+
+    fn begin(&self) {
+        self.speedometer.begin(&self.processes);
     }
 
     /// Of a phase that is compared: what was seen since the speedometer began.
     fn keep_sights(&mut self) {
-        self.conditions.nodes.extend(self.speedometer.end(self.nodes));
-        self.conditions.loaders.extend(self.speedometer.end(self.loaders));
+        self.conditions.nodes.extend(self.speedometer.seen(self.nodes));
+        self.conditions.loaders.extend(self.speedometer.seen(self.loaders));
     }
 
     fn over(self) -> Conditions {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use reactor::uring;
 
-use crate::bound::{Bound, Had};
+use crate::bound::{self, Bound, Had};
 
 /// Between two pieces: they have some 30 us of it.
 pub const EVERY: Duration = Duration::from_millis(10);
@@ -42,19 +42,30 @@ struct Watcher {
     thread: JoinHandle<()>,
 }
 
-#[derive(Default)]
 struct Seen {
-    sights: Vec<Sight>,
-    /// The threads that work, and what they had at the last sight.
+    /// The threads that work, and what they had when it began.
     bound: Bound,
-    had: Option<Had>,
+    began: Had,
+    /// Pieces a second, and what the threads had then.
+    looks: Vec<(f32, Had)>,
 }
 
 impl Seen {
-    fn note(&mut self, speed: f32) {
-        let had = self.bound.look();
-        let taken_ns = self.had.replace(had).map_or(0, |before| had.taken_ns_since(&before));
-        self.sights.push(Sight { speed, taken_ns: u32::try_from(taken_ns).unwrap_or(u32::MAX) });
+    fn of(bound: Bound) -> Self {
+        Self { began: bound.look(), bound, looks: Vec::new() }
+    }
+
+    fn sights(&self) -> Vec<Sight> {
+        let before = std::iter::once(&self.began).chain(self.looks.iter().map(|(_, had)| had));
+        let spans: Vec<bound::Span> =
+            self.looks.iter().zip(before).map(|((_, had), before)| had.since(before)).collect();
+        let mut speeds: Vec<f32> = self.looks.iter().map(|(speed, _)| *speed).collect();
+        speeds.sort_unstable_by(f32::total_cmp);
+        let usual = speeds.get(speeds.len() / 2).copied().unwrap_or(0.0);
+        // A piece of half the speed was interrupted, as often as it was tried. Interruptions are watched by themselves.
+        let speed = |speed: f32| if speed < usual / 2.0 { usual } else { speed };
+        let taken_ns = bound::taken_ns(&spans).into_iter().map(|ns| u32::try_from(ns).unwrap_or(u32::MAX));
+        self.looks.iter().zip(taken_ns).map(|(look, taken_ns)| Sight { speed: speed(look.0), taken_ns }).collect()
     }
 }
 
@@ -63,7 +74,7 @@ impl Speedometer {
     pub fn on(cpus: &[usize]) -> io::Result<Self> {
         let mut all = Self { over: Arc::default(), watchers: Vec::new() };
         for &cpu in cpus {
-            let seen = Arc::new(Mutex::new(Seen::default()));
+            let seen = Arc::new(Mutex::new(Seen::of(Bound::default())));
             let (over, noted, mut piece) = (all.over.clone(), seen.clone(), Piece::new()?);
             let watch = move || {
                 if uring::bind(cpu).is_err() {
@@ -73,7 +84,9 @@ impl Speedometer {
                     thread::sleep(EVERY);
                     // The first brings it into the processor's caches, and either may be interrupted.
                     let Ok(ns) = piece.time().and_then(|ns| Ok(ns.min(piece.time()?))) else { return };
-                    noted.lock().unwrap_or_else(PoisonError::into_inner).note(1e9 / ns as f32);
+                    let mut seen = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let had = seen.bound.look();
+                    seen.looks.push((1e9 / ns as f32, had));
                 }
             };
             let thread = thread::Builder::new().name(format!("speed-{cpu}")).spawn(watch)?;
@@ -85,15 +98,17 @@ impl Speedometer {
     /// Forgets what it has seen. `processes` are those whose threads work, this one's too where it is among them.
     pub fn begin(&self, processes: &[u32]) {
         for watcher in &self.watchers {
-            let bound = Bound::to(watcher.cpu, processes);
-            *watcher.seen() = Seen { bound, ..Seen::default() };
+            *watcher.seen() = Seen::of(Bound::to(watcher.cpu, processes));
         }
     }
 
-    /// What it has seen of each of `cpus` since then, `EVERY` apart.
-    pub fn end(&self, cpus: &[usize]) -> Vec<Vec<Sight>> {
-        let of = |watcher: &Watcher| std::mem::take(&mut watcher.seen().sights);
-        self.watchers.iter().filter(|watcher| cpus.contains(&watcher.cpu)).map(of).collect()
+    /// What it has seen of each of `cpus` since it began, `EVERY` apart.
+    pub fn seen(&self, cpus: &[usize]) -> Vec<Vec<Sight>> {
+        self.watchers
+            .iter()
+            .filter(|watcher| cpus.contains(&watcher.cpu))
+            .map(|watcher| watcher.seen().sights())
+            .collect()
     }
 }
 
@@ -115,15 +130,17 @@ impl Drop for Speedometer {
 
 /// Pieces a second, of all processors and all the time; 0 where nothing was seen.
 pub fn mean(seen: &[Vec<Sight>]) -> f64 {
-    let count: usize = seen.iter().map(Vec::len).sum();
-    seen.iter().flatten().map(|sight| f64::from(sight.speed)).sum::<f64>() / count.max(1) as f64
+    mean_of(seen, |sight| f64::from(sight.speed))
 }
 
 /// Part of the time that others had, of all processors.
 pub fn taken(seen: &[Vec<Sight>]) -> f64 {
+    mean_of(seen, |sight| f64::from(sight.taken_ns)) / EVERY.as_nanos() as f64
+}
+
+fn mean_of(seen: &[Vec<Sight>], of: impl Fn(&Sight) -> f64) -> f64 {
     let count: usize = seen.iter().map(Vec::len).sum();
-    let taken_ns: f64 = seen.iter().flatten().map(|sight| f64::from(sight.taken_ns)).sum();
-    taken_ns / (count.max(1) as f64 * EVERY.as_nanos() as f64)
+    seen.iter().flatten().map(of).sum::<f64>() / count.max(1) as f64
 }
 
 struct Piece {
@@ -164,12 +181,12 @@ mod tests {
         let cpu = crate::probe::host::usable_cpus()[0];
         let speedometer = Speedometer::on(&[cpu, usize::MAX]).unwrap();
         thread::sleep(10 * EVERY);
-        let seen = speedometer.end(&[cpu]);
+        let seen = speedometer.seen(&[cpu]);
         assert!(seen.len() == 1 && (1..=10).contains(&seen[0].len()), "{seen:?}");
         // A piece takes 1 us to 10 ms on whatever runs this.
         assert!((1e2..1e6).contains(&mean(&seen)), "{seen:?}");
-        assert_eq!(speedometer.end(&[usize::MAX]), [Vec::<Sight>::new()], "there is no such processor");
-        assert!(speedometer.end(&[]).is_empty());
+        assert_eq!(speedometer.seen(&[usize::MAX]), [Vec::<Sight>::new()], "there is no such processor");
+        assert!(speedometer.seen(&[]).is_empty());
         let watching = speedometer.over.clone();
         drop(speedometer);
         assert_eq!(Arc::strong_count(&watching), 1, "no thread is left");

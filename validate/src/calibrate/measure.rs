@@ -215,7 +215,7 @@ fn measure(
         speedometer.begin(&[]);
         let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
         let yardstick =
-            [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&speedometer.end(cpu.as_slice())));
+            [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&speedometer.seen(cpu.as_slice())));
         let after = look()?;
         loaders.stop()?;
         // What compaction still does is not the next mix's.

@@ -79,7 +79,7 @@ pub fn measure(cpus: &[usize], slice: Duration) -> Result<Seen, ProbeError> {
 fn watch(for_ns: u64) -> Seen {
     let mut seen = Seen::nothing();
     let account = Account::own();
-    let waited = || account.as_ref().and_then(Account::read).map_or(0, |(_, waited_ns)| waited_ns);
+    let waited = || account.as_ref().and_then(Account::read).map_or(0, |[_, waited_ns, _]| waited_ns);
     let (begun, mut waited_ns) = (reactor::now(), waited());
     let mut last = begun;
     while last - begun < for_ns {
