@@ -1,9 +1,9 @@
-//! A latency distribution given by five points or six, sampled with integer arithmetic only.
+//! A latency distribution given by five to seven points, sampled with integer arithmetic only.
 //!
 //! `low`, `mid` and `high` are the 5th, 50th and 95th percentile, straight lines between them. Above `high` the tail is
 //! exponential: each halving of the remaining probability adds the same time, until `max` at 1 in 10,240; where `p99`
-//! is known, it bends there. No function of the C library is involved, so every machine draws the same latencies from
-//! the same bits.
+//! or `p999` is known, it bends there. No function of the C library is involved, so every machine draws the same
+//! latencies from the same bits.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,16 +19,19 @@ pub struct Quantiles {
     pub high: Figure<Time>,
     /// The 99th percentile.
     pub p99: Option<Figure<Time>>,
+    /// The 99.9th.
+    pub p999: Option<Figure<Time>>,
     pub max: Figure<Time>,
 }
 
 impl Quantiles {
     /// `None` if the points do not rise.
     pub fn sampler(&self) -> Option<Sampler> {
-        let points = [&self.min, &self.low, &self.mid, &self.high, &self.max].map(|f| f.u64());
-        let p99 = self.p99.as_ref().map(|f| f.u64());
-        let p99_rises = p99.is_none_or(|p99| (points[3]..=points[4]).contains(&p99));
-        (points.is_sorted() && p99_rises).then_some(Sampler { points, p99 })
+        let all = [Some(&self.min), Some(&self.low), Some(&self.mid), Some(&self.high)];
+        let tail = [self.p99.as_ref(), self.p999.as_ref()];
+        let rises = all.into_iter().chain(tail).chain([Some(&self.max)]).flatten().map(|point| point.u64()).is_sorted();
+        let points = [&self.min, &self.low, &self.mid, &self.high, &self.max].map(|point| point.u64());
+        rises.then_some(Sampler { points, bends: tail.map(|point| point.map(|point| point.u64())) })
     }
 }
 
@@ -36,7 +39,8 @@ impl Quantiles {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampler {
     points: [u64; 5],
-    p99: Option<u64>,
+    /// The 99th and the 99.9th percentile.
+    bends: [Option<u64>; 2],
 }
 
 /// Probabilities are fractions of 2^32.
@@ -45,13 +49,14 @@ const P50: u64 = (1 << 32) / 2;
 const P95: u64 = (1 << 32) - P05;
 /// The tail reaches `max` after this many halvings of 5 %: 0.05 / 2^9 is about 1 in 10,000.
 const TAIL_HALVINGS: u64 = 9;
-/// Halvings of 5 % until 1 %, as `sample` counts them (2.4 where a logarithm would give 2.32), with 16 fractional bits.
-const P99_HALVINGS: u64 = (24 << 16) / 10;
+/// Halvings of 5 % until 1 % and until 0.1 %, as `sample` counts them (2.4 and 5.72 where logarithms would give 2.32 and
+/// 5.64), with 16 fractional bits.
+const BENDS: [u64; 2] = [(24 << 16) / 10, (572 << 16) / 100];
 
 impl Sampler {
     /// A distribution that always gives `ns`.
     pub fn constant(ns: u64) -> Self {
-        Self { points: [ns; 5], p99: None }
+        Self { points: [ns; 5], bends: [None; 2] }
     }
 
     /// The times between events that come independently, by the points of an exponential distribution. Straight lines
@@ -59,7 +64,7 @@ impl Sampler {
     pub fn exponential(mean_ns: u64) -> Self {
         let point = |times: f64| (mean_ns as f64 / 1.21 * times) as u64;
         let median = std::f64::consts::LN_2;
-        Self { points: [0.0, 0.0513, median, 2.9957, 9.2340].map(point), p99: Some(point(4.6052)) }
+        Self { points: [0.0, 0.0513, median, 2.9957, 9.2340].map(point), bends: [Some(point(4.6052)), None] }
     }
 
     /// ns for 32 random bits (the high half of `random` is used).
@@ -80,11 +85,15 @@ impl Sampler {
             let within = (rest << shift) as u128; // in (P05/2, P05]
             let fraction = ((P05 as u128 - within.min(P05 as u128)) << 17) / P05 as u128;
             let halvings = ((shift << 16) + fraction as u64).min(TAIL_HALVINGS << 16);
-            match self.p99 {
-                None => line_of(high, max, halvings, 0, TAIL_HALVINGS << 16),
-                Some(p99) if halvings < P99_HALVINGS => line_of(high, p99, halvings, 0, P99_HALVINGS),
-                Some(p99) => line_of(p99, max, halvings, P99_HALVINGS, TAIL_HALVINGS << 16),
+            let (mut begin, mut from) = (0, high);
+            for (end, to) in BENDS.into_iter().zip(self.bends) {
+                let Some(to) = to else { continue };
+                if halvings < end {
+                    return line_of(from, to, halvings, begin, end);
+                }
+                (begin, from) = (end, to);
             }
+            line_of(from, max, halvings, begin, TAIL_HALVINGS << 16)
         }
     }
 
@@ -109,7 +118,7 @@ mod tests {
     use super::*;
 
     fn sampler() -> Sampler {
-        Sampler { points: [50_000, 100_000, 125_000, 170_000, 2_000_000], p99: None }
+        Sampler { points: [50_000, 100_000, 125_000, 170_000, 2_000_000], bends: [None; 2] }
     }
 
     fn at(probability: f64) -> u64 {
@@ -136,12 +145,17 @@ mod tests {
         assert!((125_000.0..165_000.0).contains(&sampler().mean_ns()));
     }
     #[test]
-    fn a_known_p99_bends_the_tail() {
-        let bent = Sampler { p99: Some(300_000), ..sampler() };
-        let at = |probability: f64| bent.sample((probability * 4_294_967_296.0) as u64 * (1 << 32));
-        assert!(at(0.95).abs_diff(170_000) < 100 && at(0.99).abs_diff(300_000) < 100, "{} {}", at(0.95), at(0.99));
-        assert_eq!(bent.sample(u64::MAX), 2_000_000);
-        let values: Vec<u64> = (0..100_000u64).map(|i| bent.sample(i * (u64::MAX / 100_000))).collect();
-        assert!(values.is_sorted());
+    fn known_points_bend_the_tail() {
+        for bends in [[Some(300_000), None], [Some(300_000), Some(500_000)], [None, Some(500_000)]] {
+            let bent = Sampler { bends, ..sampler() };
+            let at = |probability: f64| bent.sample((probability * 4_294_967_296.0) as u64 * (1 << 32));
+            assert!(at(0.95).abs_diff(170_000) < 100, "{}", at(0.95));
+            for (probability, bend) in [0.99, 0.999].into_iter().zip(bends) {
+                assert!(bend.is_none_or(|bend| at(probability).abs_diff(bend) < 500), "{bends:?} {}", at(probability));
+            }
+            assert_eq!(bent.sample(u64::MAX), 2_000_000);
+            let values: Vec<u64> = (0..100_000u64).map(|i| bent.sample(i * (u64::MAX / 100_000))).collect();
+            assert!(values.is_sorted());
+        }
     }
 }

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use hwprofiles::{Figure, Quantiles, Standing};
 use serde::{Deserialize, Serialize};
 
-/// All in ns. `max` is at 1 in 10,240, where the profiles' tails end; of few samples it is the longest.
+/// All in ns. `max` is at 1 in 10,240, where the profiles' tails end; of few samples the last points are the longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
@@ -14,6 +14,7 @@ pub struct Spread {
     pub p50: u64,
     pub p95: u64,
     pub p99: u64,
+    pub p999: u64,
     pub max: u64,
 }
 
@@ -27,6 +28,7 @@ impl Spread {
             p50: at(0.5),
             p95: at(0.95),
             p99: at(0.99),
+            p999: at(0.999),
             max: at(1.0 - 1.0 / 10_240.0),
         }
     }
@@ -40,6 +42,7 @@ impl Spread {
             mid: figure(self.p50),
             high: figure(self.p95),
             p99: Some(figure(self.p99)),
+            p999: Some(figure(self.p999)),
             max: figure(self.max),
         }
     }
@@ -54,6 +57,7 @@ impl Spread {
             p50: mean(|spread| spread.p50),
             p95: mean(|spread| spread.p95),
             p99: mean(|spread| spread.p99),
+            p999: mean(|spread| spread.p999),
             max: mean(|spread| spread.max),
         }
     }
@@ -68,6 +72,7 @@ impl Spread {
             p50: less(self.p50),
             p95: less(self.p95),
             p99: less(self.p99),
+            p999: less(self.p999),
             max: less(self.max),
         }
     }
