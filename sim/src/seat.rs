@@ -13,7 +13,7 @@ use std::rc::Rc;
 use reactor::{Backend, Buf, DiskBurst, Fd, Group, Message, Op, Shard, SlotId, Work};
 
 use crate::cpu::{Cost, FRACTION_BITS, Pace};
-use crate::disk::operations::FileOperation;
+use crate::disk::operations::{Batch, FileOperation};
 use crate::disk::tree::Errno;
 use crate::host::Host;
 use crate::kernel::event::{ConnectionId, Event, SeatId, Side};
@@ -30,7 +30,9 @@ pub(crate) enum Waits {
     Nothing,
     /// For its place in `done`.
     Delivery,
-    File(FileOperation),
+    /// To be handed over with the shard's other file operations.
+    HandOver,
+    File(FileOperation, Option<Batch>),
     Receive(ConnectionId, Side),
     Send(ConnectionId, Side),
     Accept(Fd),
@@ -88,6 +90,8 @@ pub(crate) struct Seat {
     outgoing: RefCell<Vec<Sent>>,
     has_submitted: Cell<bool>,
     disk_burst: DiskBurst,
+    /// File operations of the turn that have not been handed over.
+    queued: RefCell<Vec<SlotId>>,
     /// For the run that begins next.
     was_woken: Cell<bool>,
     arrivals: RefCell<Vec<(ConnectionId, Side)>>,
@@ -152,6 +156,7 @@ impl Seat {
             outgoing: RefCell::default(),
             has_submitted: Cell::new(false),
             disk_burst: DiskBurst::default(),
+            queued: RefCell::default(),
             was_woken: Cell::new(false),
             arrivals: RefCell::default(),
             polls: Cell::new(0),
@@ -378,8 +383,9 @@ impl Seat {
                     if self.disk_burst.end() {
                         self.charge(Work::Doorbell, 0);
                     }
+                    self.hand_over(shard);
                 }
-                return (self.used_in_run_ns(), more);
+                return (self.used_in_run_ns(), more || !self.done.borrow().is_empty());
             }
             if !more || used >= quantum_ns {
                 return (used, more);
@@ -439,6 +445,34 @@ impl Seat {
         in_flight[index] = InFlight { generation, waits };
     }
 
+    /// Gives the kernel what the shard asks of files: the device begins with all of it at once.
+    fn hand_over(&self, shard: &Shard) {
+        let mut queued = std::mem::take(&mut *self.queued.borrow_mut());
+        let at = self.local_now();
+        for slot in queued.drain(..) {
+            let submitted = shard.look_at(slot, |op, buf| self.begin_file_operation(slot, at, op, buf));
+            if let Some(submitted) = submitted {
+                self.note(slot, submitted);
+            }
+        }
+        *self.queued.borrow_mut() = queued;
+    }
+
+    fn begin_file_operation(&self, slot: SlotId, at: u64, op: &Op, buf: Option<&mut Buf>) -> Result<Submitted, Errno> {
+        let (operation, answer) = self.world.begin_file_operation(&self.host, (self.id, slot), at, op, buf)?;
+        let (index, generation) = split(slot);
+        self.world.schedule(answer.at, Event::Complete { seat: self.id, slot: index as u32, generation });
+        Ok(Submitted::Waits(Waits::File(operation, answer.batch)))
+    }
+
+    fn note(&self, slot: SlotId, submitted: Result<Submitted, Errno>) {
+        match submitted {
+            Ok(Submitted::Waits(waits)) => self.set_waits(slot, waits),
+            Ok(Submitted::Done(value)) => self.finish(slot, Ok(value)),
+            Err(error) => self.finish(slot, Err(error)),
+        }
+    }
+
     fn finish(&self, slot: SlotId, result: Result<u64, Errno>) {
         self.set_waits(slot, Waits::Delivery);
         self.done.borrow_mut().push((slot, result));
@@ -474,10 +508,20 @@ impl Backend for Seat {
         self.random.borrow_mut().next_u64()
     }
 
-    fn submit(&self, _shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
         self.has_submitted.set(true);
-        if self.works_in_turns() && self.disk_burst.is_full_with(op) {
-            self.charge(Work::Doorbell, 0);
+        if self.works_in_turns() {
+            if self.disk_burst.is_full_with(op) {
+                self.charge(Work::Doorbell, 0);
+                self.hand_over(shard);
+            } else if is_of_files(op) {
+                self.set_waits(slot, Waits::HandOver);
+                self.queued.borrow_mut().push(slot);
+                return;
+            } else if matches!(op, Op::Close { file: true, .. }) {
+                // What was asked of the file before comes before its end.
+                self.hand_over(shard);
+            }
         }
         let waiter = Waiter { seat: self.id, slot };
         let at = self.local_now();
@@ -497,24 +541,15 @@ impl Backend for Seat {
             }
             Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),
             Op::Close { fd, .. } => world.close(&self.host, at, *fd).map(Submitted::Done),
-            op => world.begin_file_operation(&self.host, (self.id, slot), at, op, buf).map(|(operation, ends_at)| {
-                let (index, generation) = split(slot);
-                let event = Event::Complete { seat: self.id, slot: index as u32, generation };
-                world.schedule(ends_at, event);
-                Submitted::Waits(Waits::File(operation))
-            }),
+            op => self.begin_file_operation(slot, at, op, buf),
         };
-        match submitted {
-            Ok(Submitted::Waits(waits)) => self.set_waits(slot, waits),
-            Ok(Submitted::Done(value)) => self.finish(slot, Ok(value)),
-            Err(error) => self.finish(slot, Err(error)),
-        }
+        self.note(slot, submitted);
     }
 
     fn cancel(&self, _shard: &Shard, slot: SlotId) {
         match self.waits(slot) {
             // A disk's operation cannot be called back; what is done is done.
-            Waits::Nothing | Waits::Delivery | Waits::File(_) => {}
+            Waits::Nothing | Waits::Delivery | Waits::HandOver | Waits::File(..) => {}
             waits => {
                 self.world.stop_waiting(&self.host, Waiter { seat: self.id, slot }, waits);
                 self.finish(slot, Err(Errno(libc::ECANCELED)));
@@ -558,7 +593,7 @@ impl Backend for Seat {
         for (slot, waits) in self.unfinished() {
             match waits {
                 Waits::Nothing => {}
-                Waits::File(operation) => self.world.abandon_file_operation(self, shard, slot, operation),
+                Waits::File(operation, _) => self.world.abandon_file_operation(self, shard, slot, operation),
                 waits => {
                     self.world.stop_waiting(&self.host, Waiter { seat: self.id, slot }, waits);
                     self.complete(shard, slot, Err(Errno(libc::ECANCELED)));
@@ -568,8 +603,16 @@ impl Backend for Seat {
         self.deliver_done(shard);
         self.inbox.borrow_mut().clear();
         self.outgoing.borrow_mut().clear();
+        self.queued.borrow_mut().clear();
         self.arrivals.borrow_mut().clear();
     }
+}
+
+fn is_of_files(op: &Op) -> bool {
+    let is_of_descriptors = matches!(op, Op::Shutdown { .. } | Op::Close { .. });
+    let is_of_network =
+        matches!(op, Op::Listen { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. });
+    !is_of_descriptors && !is_of_network
 }
 
 pub(crate) enum Submitted {

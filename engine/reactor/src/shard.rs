@@ -534,6 +534,11 @@ impl Shard {
         self.complete_inner(slot, fill);
     }
 
+    /// For a world that begins an operation after `submit` has returned: the operation and its buffer.
+    pub fn look_at<T>(&self, slot: SlotId, look: impl FnOnce(&Op, Option<&mut Buf>) -> T) -> Option<T> {
+        self.slots.look_at(slot, look)
+    }
+
     fn complete_inner(&self, slot: SlotId, fill: impl FnOnce(&Op, Option<&mut Buf>) -> io::Result<u64>) {
         let _entered = Entered(CURRENT.replace(self));
         let (completed, ticket) = self.slots.complete(slot, fill);

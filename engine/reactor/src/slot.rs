@@ -163,6 +163,14 @@ impl Slots {
         (completed, ticket)
     }
 
+    /// An operation that has been submitted and is not complete, and its buffer.
+    pub(crate) fn look_at<T>(&self, id: SlotId, look: impl FnOnce(&Op, Option<&mut Buf>) -> T) -> Option<T> {
+        let mut inner = self.inner.borrow_mut();
+        let slot = inner.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
+        let waits = matches!(slot.state, State::Waiting { .. } | State::Orphaned);
+        waits.then(|| look(&slot.body.op, slot.body.buf.as_mut()))
+    }
+
     /// Gives an operation to the backend whose turn in the I/O queue has come.
     pub(crate) fn start_queued(&self, shard: &Shard, id: SlotId, now_ns: u64) {
         if let Some(ticket) = &mut self.inner.borrow_mut().slots[id.index as usize].body.ticket {

@@ -305,7 +305,7 @@ impl World {
                 }
                 self.forget_if_over(id);
             }
-            Waits::Nothing | Waits::Delivery | Waits::File(_) => {}
+            Waits::Nothing | Waits::Delivery | Waits::HandOver | Waits::File(..) => {}
         }
     }
 }
