@@ -81,6 +81,12 @@ fn show(probe: &Probe) {
         );
     }
     println!(
+        "  reads       {} of 4 KiB at once p50 {:.0} us, p99 {:.0} us",
+        probe::disk::TOGETHER,
+        us(disk.read_together.p50),
+        us(disk.read_together.p99)
+    );
+    println!(
         "  fdatasync   p50 {:.0} us, p99 {:.0} us; of a growing file {:.0} us, {:.0} us",
         us(disk.sync_within.p50),
         us(disk.sync_within.p99),

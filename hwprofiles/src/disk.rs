@@ -102,11 +102,23 @@ pub enum Family {
     SataSsd,
     /// Network-attached volume: attaches to any instance with EBS.
     Ebs,
+    /// A virtual machine's disk whose requests one thread of the host takes in turn and answers together.
+    Virtio,
 }
 
 impl Family {
     pub fn is_local(self) -> bool {
         self != Family::Ebs
+    }
+
+    /// As profiles write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Nvme => "nvme",
+            Family::SataSsd => "sata_ssd",
+            Family::Ebs => "ebs",
+            Family::Virtio => "virtio",
+        }
     }
 }
 

@@ -403,6 +403,7 @@ impl NetworkModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::model::Kind;
 
     #[test]
     fn the_profiles_become_hosts() {
@@ -411,7 +412,7 @@ mod tests {
         let host = |system: &str| HostModel::from_profiles("node", instance, &profiles.systems[system], &[("/", disk)]);
         let scylla = host("scylla-1.6.1");
         assert_eq!((scylla.shards, scylla.cpus_per_shard, scylla.is_buffered), (7, 1, false));
-        assert!(scylla.disks[0].1.is_network_volume && scylla.volume_caps.is_some());
+        assert!(scylla.disks[0].1.kind == Kind::NetworkVolume && scylla.volume_caps.is_some());
         assert_eq!(scylla.nic.base, 125e6);
         let cassandra = host("cassandra-3.0.9");
         assert_eq!((cassandra.shards, cassandra.cpus_per_shard), (1, 8));

@@ -377,8 +377,10 @@ impl World {
             Event::Run { seat } => self.on_run(at, seat),
             Event::Complete { seat, slot, generation } => {
                 if let Some((seat, shard)) = self.seat_and_shard(seat) {
-                    self.end_file_operation(&seat, &shard, slot, generation);
-                    self.make_ready(&seat);
+                    match self.end_file_operation(&seat, &shard, slot, generation) {
+                        Some(later) => self.schedule(later, event),
+                        None => self.make_ready(&seat),
+                    }
                 }
             }
             Event::Message { index } => {

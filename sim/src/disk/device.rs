@@ -5,8 +5,8 @@
 //! the direction's channels for a service time drawn from its distribution, and the time that its bytes take to
 //! transfer. So the device saturates by operations, by bytes, or by outstanding requests, whichever comes first.
 //!
-//! A device is a RAID 0 of one drive or more, of the [`super::flash`] or the [`super::ebs`] family, with a controller's
-//! [`super::write_back_cache`] in front or not.
+//! A device is a RAID 0 of one drive or more, of the [`super::flash`], the [`super::ebs`] or the [`super::virtio`]
+//! family, with a controller's [`super::write_back_cache`] in front or not.
 
 use super::ebs::TOKENS_NS;
 use super::model::DiskModel;
@@ -111,7 +111,8 @@ impl Device {
         self.stalled_until = self.stalled_until.max(until);
     }
 
-    /// When a request that arrives at `at` is done. `admitted`: not to begin before (caps of the host).
+    /// When a request that arrives at `at` is done, unless that is put off. `admitted`: not to begin before (caps of the
+    /// host).
     pub fn serve(&mut self, at: u64, admitted: u64, request: Request) -> u64 {
         let not_before = admitted.max(self.stalled_until);
         let served = match (&mut self.cache, request.direction) {
@@ -135,6 +136,16 @@ impl Device {
         served.ends_at
     }
 
+    /// What the last request is answered with, where later ones put that off.
+    pub fn batch(&self) -> Option<u64> {
+        if self.cache.is_some() { None } else { self.drives.batch() }
+    }
+
+    /// When a batch is answered, by all that has come; `None` when that is over.
+    pub fn answered_at(&self, batch: u64) -> Option<u64> {
+        self.drives.answered_at(batch)
+    }
+
     /// When a flush of the device's cache that is asked for at `at` is done.
     pub fn flush(&mut self, at: u64) -> u64 {
         self.counters.flushes += 1;
@@ -148,7 +159,7 @@ mod tests {
     use std::collections::BinaryHeap;
 
     use super::*;
-    use crate::disk::model::{CacheModel, DirectionModel, FilledModel};
+    use crate::disk::model::{CacheModel, DirectionModel, FilledModel, Kind};
     use crate::latency::Latency;
 
     fn model() -> DiskModel {
@@ -217,7 +228,7 @@ mod tests {
     #[test]
     fn the_volume_counts_started_units() {
         let mut volume = model();
-        volume.is_network_volume = true;
+        volume.kind = Kind::NetworkVolume;
         volume.accounting_unit = 256 << 10;
         volume.total = Some((1_000.0, 1e9));
         let (rate, _) = load(&mut Device::new(volume, Generator::new(1)), 32, |_| (Direction::Read, 512 << 10));

@@ -14,5 +14,6 @@ pub mod page_cache;
 pub(crate) mod part;
 mod raid0;
 pub mod tree;
+mod virtio;
 pub(crate) mod write_back;
 mod write_back_cache;

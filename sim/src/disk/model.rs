@@ -43,6 +43,14 @@ pub struct EpisodeModel {
     pub rates_left: f64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Flash,
+    /// Reached over the network; the host's caps for such volumes apply.
+    NetworkVolume,
+    Virtio,
+}
+
 /// Every figure but the capacity is that of one member.
 #[derive(Clone, Debug)]
 pub struct DiskModel {
@@ -67,8 +75,7 @@ pub struct DiskModel {
     pub read_p95: Vec<(f64, f64)>,
     pub filled: Option<FilledModel>,
     pub episodes: Vec<EpisodeModel>,
-    /// Reached over the network; the host's caps for such volumes apply.
-    pub is_network_volume: bool,
+    pub kind: Kind,
 }
 
 impl DiskModel {
@@ -93,7 +100,7 @@ impl DiskModel {
             read_p95: Vec::new(),
             filled: None,
             episodes: Vec::new(),
-            is_network_volume: false,
+            kind: Kind::Flash,
         }
     }
 
@@ -135,7 +142,11 @@ impl DiskModel {
                 .as_ref()
                 .map(|filled| FilledModel { write_iops: filled.write_iops.f64(), clean_bytes: filled.clean.f64() }),
             episodes: disk.episodes.iter().map(EpisodeModel::from_profile).collect(),
-            is_network_volume: disk.family == Family::Ebs,
+            kind: match disk.family {
+                Family::Nvme | Family::SataSsd => Kind::Flash,
+                Family::Ebs => Kind::NetworkVolume,
+                Family::Virtio => Kind::Virtio,
+            },
         }
     }
 

@@ -3,9 +3,10 @@
 use reactor::{Buf, Op, Shard, SlotId};
 
 use super::content::SyncPoint;
-use super::device::{Direction, Request};
+use super::device::{Device, Direction, Request};
 use super::faults::{Access, Struck};
 use super::image::{Image, PendingWrite};
+use super::model::Kind;
 use super::page_cache::{PAGE_BYTES, Wanted};
 use super::tree::{Errno, InodeId, Tree};
 use crate::host::{Crash, Descriptor, Host, State};
@@ -31,6 +32,31 @@ pub(crate) enum FileOperation {
     OnPath,
 }
 
+/// When a device answers, as far as it is known, and what it answers with where that may be put off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub at: u64,
+    pub batch: Option<Batch>,
+}
+
+/// Requests that a device answers together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    disk: u32,
+    number: u64,
+}
+
+impl Answer {
+    fn at(at: u64) -> Self {
+        Self { at, batch: None }
+    }
+
+    /// To the last request of `device`, the host's disk of that number.
+    fn by(device: &Device, disk: u32, at: u64) -> Self {
+        Self { at, batch: device.batch().map(|number| Batch { disk, number }) }
+    }
+}
+
 /// Of drives as they come formatted, NVMe and EBS among them: what direct reads have to be aligned to.
 const LOGICAL_BLOCK: u64 = 512;
 /// System calls that only change names or sizes in memory, handed to a kernel thread and back; assumed.
@@ -52,10 +78,10 @@ impl World {
         at: u64,
         op: &Op,
         mut buf: Option<&mut Buf>,
-    ) -> Result<(FileOperation, u64), Errno> {
-        let (operation, mut ends_at) = self.time_file_operation(host, at, op, buf.as_deref_mut())?;
+    ) -> Result<(FileOperation, Answer), Errno> {
+        let (operation, mut answer) = self.time_file_operation(host, at, op, buf.as_deref_mut())?;
         if !host.faults.borrow().is_empty() {
-            ends_at += delay(host, at, op, operation);
+            answer.at += delay(host, at, op, operation);
         }
         if host.watch.borrow().is_some() && changes_disks(op) {
             if let (Op::Write { offset, skip, .. }, Some(buf), FileOperation::OnFile { inode, .. }) =
@@ -66,7 +92,7 @@ impl World {
             }
             show(host);
         }
-        Ok((operation, ends_at))
+        Ok((operation, answer))
     }
 
     fn time_file_operation(
@@ -75,7 +101,7 @@ impl World {
         at: u64,
         op: &Op,
         buf: Option<&mut Buf>,
-    ) -> Result<(FileOperation, u64), Errno> {
+    ) -> Result<(FileOperation, Answer), Errno> {
         match op {
             Op::Read { fd, offset, len } => {
                 let Descriptor::File { inode, read, direct, .. } = host.descriptors.borrow().get(*fd)? else {
@@ -97,8 +123,8 @@ impl World {
                 drop(tree);
                 let direct = direct && !host.model.is_buffered;
                 let wanted = Wanted { file: number, offset: *offset, len: present, file_len };
-                let ends_at = self.time_read(host, at, disk, wanted, direct);
-                Ok((FileOperation::OnFile { inode, dsync: false }, ends_at))
+                let answer = self.time_read(host, at, disk, wanted, direct);
+                Ok((FileOperation::OnFile { inode, dsync: false }, answer))
             }
             Op::Write { fd, offset, skip } => {
                 let Descriptor::File { inode, write, direct, dsync, .. } = host.descriptors.borrow().get(*fd)? else {
@@ -117,17 +143,17 @@ impl World {
                 let content = tree.content_mut(inode)?;
                 let direct = direct && !host.model.is_buffered;
                 let grows = offset + len > content.size() || content.layout_changed();
-                let mut ends_at = if direct || dsync {
+                let mut answer = if direct || dsync {
                     self.serve_disk(host, at, disk, Direction::Write, place_of(number, *offset), len)
                 } else {
                     host.page_cache.borrow_mut().write(number, *offset, len);
-                    self.time_cached_write(host, &mut tree, at, inode, len)?
+                    Answer::at(self.time_cached_write(host, &mut tree, at, inode, len)?)
                 };
                 if dsync {
-                    ends_at = self.flush_disk(host, ends_at, disk, grows);
+                    answer = self.flush_disk(host, answer.at, disk, grows);
                 }
                 tree.hold(inode);
-                Ok((FileOperation::OnFile { inode, dsync }, ends_at))
+                Ok((FileOperation::OnFile { inode, dsync }, answer))
             }
             Op::Fdatasync { fd } => {
                 let Descriptor::File { inode, .. } = host.descriptors.borrow().get(*fd)? else {
@@ -140,46 +166,47 @@ impl World {
                 let dirty = host.dirty.borrow_mut().take(number);
                 let written_at = self.write_back(host, &mut tree, at, inode, number, dirty)?;
                 tree.hold(inode);
-                let ends_at = self.flush_disk(host, written_at.max(at), disk, layout_changed);
-                Ok((FileOperation::Sync { inode, point }, ends_at))
+                let answer = self.flush_disk(host, written_at.max(at), disk, layout_changed);
+                Ok((FileOperation::Sync { inode, point }, answer))
             }
             Op::SyncDir { path } => {
                 let tree = host.tree.borrow();
                 let (folder, before) = tree.folder_sync_point(path.as_bytes())?;
-                let ends_at = self.flush_disk(host, at, tree.disk(folder), true);
+                let answer = self.flush_disk(host, at, tree.disk(folder), true);
                 drop(tree);
                 host.tree.borrow_mut().hold(folder);
-                Ok((FileOperation::SyncFolder { folder, before }, ends_at))
+                Ok((FileOperation::SyncFolder { folder, before }, answer))
             }
             Op::Fallocate { fd, .. } | Op::Truncate { fd, .. } | Op::Size { fd } | Op::ReadAlign { fd } => {
                 let Descriptor::File { inode, .. } = host.descriptors.borrow().get(*fd)? else {
                     return Err(Errno(libc::EINVAL));
                 };
                 host.tree.borrow_mut().hold(inode);
-                Ok((FileOperation::OnFile { inode, dsync: false }, at + NAME_CALL_NS))
+                Ok((FileOperation::OnFile { inode, dsync: false }, Answer::at(at + NAME_CALL_NS)))
             }
-            _ => Ok((FileOperation::OnPath, at + NAME_CALL_NS)),
+            _ => Ok((FileOperation::OnPath, Answer::at(at + NAME_CALL_NS))),
         }
     }
 
     /// Through the page cache, where that has pages; the missing ones are read.
-    fn time_read(&self, host: &Host, at: u64, disk: u32, wanted: Wanted, direct: bool) -> u64 {
+    fn time_read(&self, host: &Host, at: u64, disk: u32, wanted: Wanted, direct: bool) -> Answer {
         let Wanted { file, offset, len, .. } = wanted;
         if len == 0 {
-            return at + CACHED_CALL_NS;
+            return Answer::at(at + CACHED_CALL_NS);
         }
         let serve = |offset, len| {
             let serve = |at| self.serve_disk(host, at, disk, Direction::Read, place_of(file, offset), len);
             match &mut *host.readers.borrow_mut() {
                 None => serve(at),
-                Some(readers) => readers.hold(at, serve),
+                // Held until the answer as it is known then.
+                Some(readers) => Answer::at(readers.hold(at, |at| serve(at).at)),
             }
         };
         if direct {
             return serve(offset, len);
         }
-        let ready_at = host.page_cache.borrow_mut().read(at, wanted, serve);
-        ready_at.max(at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS)
+        let ready_at = host.page_cache.borrow_mut().read(at, wanted, |offset, len| serve(offset, len).at);
+        Answer::at(ready_at.max(at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS))
     }
 
     /// A write into the page cache. It does not wait for the disk, unless that is behind by as much as the kernel lets
@@ -217,18 +244,18 @@ impl World {
         while handed < bytes {
             let piece = (bytes - handed).min(WRITE_BACK_BYTES);
             // One after the other somewhere in the file: where exactly decides no more than the member of a RAID.
-            let ends_at = self.serve_disk(host, at, disk, Direction::Write, place_of(number, handed), piece);
-            *latest = ends_at.max(*latest);
+            let answer = self.serve_disk(host, at, disk, Direction::Write, place_of(number, handed), piece);
+            *latest = answer.at.max(*latest);
             handed += piece;
         }
         Ok(*latest)
     }
 
-    fn serve_disk(&self, host: &Host, at: u64, disk: u32, direction: Direction, place: u64, bytes: u64) -> u64 {
+    fn serve_disk(&self, host: &Host, at: u64, disk: u32, direction: Direction, place: u64, bytes: u64) -> Answer {
         let mut devices = host.devices.borrow_mut();
         let device = &mut devices[disk as usize];
         let mut admitted = at;
-        if device.model().is_network_volume {
+        if device.model().kind == Kind::NetworkVolume {
             if let Some(limits) = &mut *host.volume_limits.borrow_mut() {
                 admitted = limits.admit(at, bytes);
             }
@@ -236,24 +263,33 @@ impl World {
                 admitted = admitted.max(host.nic.borrow_mut().carry_volume(at, direction, bytes));
             }
         }
-        device.serve(at, admitted, Request { direction, place, bytes })
+        let at = device.serve(at, admitted, Request { direction, place, bytes });
+        Answer::by(device, disk, at)
     }
 
     /// With a journal's transaction: its blocks, a flush, its commit block, a flush.
-    fn flush_disk(&self, host: &Host, at: u64, disk: u32, journal: bool) -> u64 {
-        let ends_at = host.devices.borrow_mut()[disk as usize].flush(at);
+    fn flush_disk(&self, host: &Host, at: u64, disk: u32, journal: bool) -> Answer {
+        let flush = |at| {
+            let device = &mut host.devices.borrow_mut()[disk as usize];
+            let at = device.flush(at);
+            Answer::by(device, disk, at)
+        };
+        let flushed = flush(at);
         if !journal {
-            return ends_at;
+            return flushed;
         }
-        let ends_at = self.serve_disk(host, ends_at, disk, Direction::Write, 0, JOURNAL_BYTES);
-        host.devices.borrow_mut()[disk as usize].flush(ends_at)
+        flush(self.serve_disk(host, flushed.at, disk, Direction::Write, 0, JOURNAL_BYTES).at)
     }
 
-    /// The device or the kernel has finished.
-    pub(crate) fn end_file_operation(&self, seat: &Seat, shard: &Shard, index: u32, generation: u32) {
+    /// The device or the kernel has finished. Gives a later time where the device's answer has been put off.
+    pub(crate) fn end_file_operation(&self, seat: &Seat, shard: &Shard, index: u32, generation: u32) -> Option<u64> {
         let slot = join(index, generation);
-        let Waits::File(operation) = seat.waits(slot) else { return };
+        let Waits::File(operation, batch) = seat.waits(slot) else { return None };
         let (host, now) = (&*seat.host, self.now());
+        let answered_at = batch.and_then(|batch| host.devices.borrow()[batch.disk as usize].answered_at(batch.number));
+        if let Some(later) = answered_at.filter(|answered_at| *answered_at > now) {
+            return Some(later);
+        }
         seat.complete_by(shard, slot, |op, buf| {
             let result = match host.faults.borrow().is_empty() {
                 true => take_effect(host, now, op, buf, operation),
@@ -267,6 +303,7 @@ impl World {
             }
             result
         });
+        None
     }
 
     /// The shard is gone before the end. A write on its way may have reached the medium in parts.

@@ -3,13 +3,15 @@
 use super::device::Request;
 use super::ebs::Volume;
 use super::flash::Flash;
-use super::model::DiskModel;
+use super::model::{DiskModel, Kind};
+use super::virtio::Virtio;
 use crate::random::Generator;
 use crate::server::Served;
 
 enum Member {
     Flash(Flash),
     Volume(Volume),
+    Virtio(Virtio),
 }
 
 impl Member {
@@ -17,6 +19,7 @@ impl Member {
         match self {
             Member::Flash(drive) => drive.serve(at, not_before, request),
             Member::Volume(volume) => volume.serve(at, not_before, request),
+            Member::Virtio(disk) => disk.serve(at, not_before, request),
         }
     }
 }
@@ -31,9 +34,10 @@ impl Raid0 {
     pub fn new(model: &DiskModel, mut random: Generator) -> Self {
         let mut member = |_| {
             let random = if model.members == 1 { random.clone() } else { random.split() };
-            match model.is_network_volume {
-                true => Member::Volume(Volume::new(model, random)),
-                false => Member::Flash(Flash::new(model, random)),
+            match model.kind {
+                Kind::Flash => Member::Flash(Flash::new(model, random)),
+                Kind::NetworkVolume => Member::Volume(Volume::new(model, random)),
+                Kind::Virtio => Member::Virtio(Virtio::new(model, random)),
             }
         };
         Self { members: (0..model.members.max(1)).map(&mut member).collect(), stripe_bytes: model.stripe_bytes.max(1) }
@@ -75,8 +79,25 @@ impl Raid0 {
         let flushed = self.members.iter_mut().map(|member| match member {
             Member::Flash(drive) => drive.flush(at),
             Member::Volume(volume) => volume.flush(at),
+            Member::Virtio(disk) => disk.flush(at),
         });
         flushed.max().unwrap_or(at)
+    }
+
+    /// What the last request is answered with, where what comes meanwhile puts that off: a single disk's queue.
+    pub fn batch(&self) -> Option<u64> {
+        match &self.members[..] {
+            [Member::Virtio(disk)] => Some(disk.batch()),
+            _ => None,
+        }
+    }
+
+    /// When a batch is answered, if it is not over.
+    pub fn answered_at(&self, batch: u64) -> Option<u64> {
+        match &self.members[..] {
+            [Member::Virtio(disk)] => disk.answered_at(batch),
+            _ => None,
+        }
     }
 
     /// ns of the members' rates that were used, on average.
@@ -84,6 +105,7 @@ impl Raid0 {
         let busy = self.members.iter().map(|member| match member {
             Member::Flash(drive) => drive.busy_ns(),
             Member::Volume(volume) => volume.busy_ns(),
+            Member::Virtio(disk) => disk.busy_ns(),
         });
         busy.sum::<u64>() / self.members.len() as u64
     }

@@ -27,6 +27,8 @@ const BUSY_POLL: Duration = Duration::from_millis(2);
 /// many as go.
 pub const WRITE_SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 pub const READ_SHARES: [f64; 5] = [0.02, 0.25, 0.5, 0.75, 1.0];
+/// Reads at once that tell whether a device works on several.
+pub const TOGETHER: u32 = 8;
 const SATURATING: [u32; 2] = [64, 256];
 const STREAMS: u32 = 32;
 
@@ -56,6 +58,8 @@ pub struct Disk {
     /// 4 KiB, one at a time.
     pub read: Spread,
     pub write: Spread,
+    /// [`TOGETHER`] reads of 4 KiB at once.
+    pub read_together: Spread,
     /// fdatasync behind a write within the file, and behind one that extends it.
     pub sync_within: Spread,
     pub sync_extending: Spread,
@@ -114,19 +118,22 @@ pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress
     let seen = bench.single(Load::random(true, SMALL, one), slice(0.06))?;
     disk.bytes_written += seen.bytes_in_all;
     disk.write = Spread::of(&seen.latency);
-    progress("disk: syncs", 0.17);
+    progress("disk: some reads at once", 0.17);
+    disk.read_together =
+        Spread::of(&bench.single(Load::random(false, SMALL, Arrival::Depth(TOGETHER)), slice(0.03))?.latency);
+    progress("disk: syncs", 0.2);
     let (within, bytes) = bench.syncs(bench.path.clone(), Some(extent.file_bytes), slice(0.05))?;
     let (extending, more) = bench.syncs(text(&files.0[1])?, None, slice(0.05))?;
     (disk.sync_within, disk.sync_extending) = (within, extending);
     disk.bytes_written += bytes + more;
 
-    progress("disk: as many reads as go", 0.27);
+    progress("disk: as many reads as go", 0.3);
     disk.read_iops = bench.most(&mut disk.bytes_written, false, SMALL, &SATURATING, slice(0.08))?;
-    progress("disk: as many writes as go", 0.35);
+    progress("disk: as many writes as go", 0.38);
     disk.write_iops = bench.most(&mut disk.bytes_written, true, SMALL, &SATURATING, slice(0.08))?;
-    progress("disk: reads in a row", 0.43);
+    progress("disk: reads in a row", 0.46);
     disk.read_bandwidth = bench.most(&mut disk.bytes_written, false, LARGE, &[STREAMS], slice(0.05))? * LARGE as f64;
-    progress("disk: writes in a row", 0.48);
+    progress("disk: writes in a row", 0.51);
     disk.write_bandwidth = bench.most(&mut disk.bytes_written, true, LARGE, &[STREAMS], slice(0.05))? * LARGE as f64;
 
     let all: usize = WRITE_SHARES.len() * READ_SHARES.len();
@@ -134,11 +141,11 @@ pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress
     let mean = WRITE_SHARES.iter().sum::<f64>() / WRITE_SHARES.len() as f64;
     let left = extent.bytes_max.saturating_sub(disk.bytes_written) as f64;
     let affordable = left / (mean * disk.write_bandwidth.max(1.0) * all as f64);
-    let cell = ((extent.seconds * 0.47 / all as f64).min(affordable).max(0.02) * 1e9) as u64;
+    let cell = ((extent.seconds * 0.44 / all as f64).min(affordable).max(0.02) * 1e9) as u64;
     for (row, writes) in WRITE_SHARES.into_iter().enumerate() {
         for (column, reads) in READ_SHARES.into_iter().enumerate() {
             let part = (row * READ_SHARES.len() + column) as f64 / all as f64;
-            progress("disk: reads beside writes", 0.53 + 0.47 * part);
+            progress("disk: reads beside writes", 0.56 + 0.44 * part);
             let point = bench.beside(&mut disk, writes, reads, cell)?;
             disk.matrix.push(point);
         }

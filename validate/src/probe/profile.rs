@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 
 use hwprofiles::quantity::{Bandwidth, Dimension, Frequency, Rate, Ratio, Time};
-use hwprofiles::{Figure, Standing};
+use hwprofiles::{Family, Figure, Standing};
 
-use super::disk::{Disk, Point, SMALL};
+use super::disk::{Disk, Point, SMALL, TOGETHER};
 use super::interruptions::Interruptions;
 use super::network::{Doze, Network};
 use super::spread::Spread;
@@ -47,6 +47,7 @@ impl Writer<'_> {
             ("mid", spread.p50),
             ("high", spread.p95),
             ("p99", spread.p99),
+            ("p999", spread.p999),
             ("max", spread.max),
         ];
         points.iter().fold(String::new(), |mut text, (name, ns)| {
@@ -149,20 +150,33 @@ fn network(writer: &Writer, name: &str, network: &Network) -> String {
 }
 
 fn disk(writer: &Writer, name: &str, disk: &Disk) -> String {
-    let family = if disk.is_network_volume { "ebs" } else { "nvme" };
+    let family = family(disk);
     let direction = |iops: f64, bandwidth: f64, latency: Spread| {
-        // The model adds the time of the bytes on the wire.
-        let transfer_ns = (SMALL as f64 / bandwidth * 1e9) as u64;
+        let service_time = match family {
+            Family::Virtio => latency,
+            // The model adds the time of the bytes on the wire.
+            _ => latency.less((SMALL as f64 / bandwidth * 1e9) as u64, 1_000),
+        };
         format!(
             "  iops: {}\n  bandwidth: {}\n  service_time:\n{}",
             writer.measured::<Rate>(iops),
             writer.measured::<Bandwidth>(bandwidth),
-            writer.quantiles("    ", latency.less(transfer_ns, 1_000)),
+            writer.quantiles("    ", service_time),
         )
+    };
+    let channels = match family {
+        Family::Virtio => {
+            let times = rounded(disk.read_together.p50 as f64 / disk.read.p50.max(1) as f64);
+            format!("1 channels | measured | {TOGETHER} reads at once take {times} times as long as one")
+        }
+        _ => assumed(
+            &format!("{} channels", channels(disk)),
+            "twice what the maximum of operations keeps busy at the median service time",
+        ),
     };
     let mut text = format!(
         "# fdatasync behind a write that extends its file: p50 {:.0} us, p99 {:.0} us. {} bytes were written.\n\
-         name: {name}\nabout: {} under {} ({}), probed\nfamily: {family}\ncapacity: {}\nchannels: {}\nread:\n{}write:\n{}\
+         name: {name}\nabout: {} under {} ({}), probed\nfamily: {}\ncapacity: {}\nchannels: {channels}\nread:\n{}write:\n{}\
          flush: {}\npower_loss_protected: false\naccounting_unit: {}\n",
         disk.sync_extending.p50 as f64 / 1e3,
         disk.sync_extending.p99 as f64 / 1e3,
@@ -170,11 +184,8 @@ fn disk(writer: &Writer, name: &str, disk: &Disk) -> String {
         disk.device,
         disk.mountpoint,
         disk.filesystem,
+        family.name(),
         writer.exact(disk.capacity_bytes as f64, "B"),
-        assumed(
-            &format!("{} channels", channels(disk)),
-            "twice what the maximum of operations keeps busy at the median service time"
-        ),
         direction(disk.read_iops, disk.read_bandwidth, disk.read),
         direction(disk.write_iops, disk.write_bandwidth, disk.write),
         writer.measured::<Time>(disk.sync_within.p50 as f64),
@@ -189,7 +200,8 @@ fn disk(writer: &Writer, name: &str, disk: &Disk) -> String {
             writer.measured::<Bandwidth>(total(disk.read_bandwidth, disk.write_bandwidth)),
         );
     }
-    let curve = reads_left(disk);
+    // What writes take from reads comes of the one queue.
+    let curve = if family == Family::Virtio { Vec::new() } else { reads_left(disk) };
     if curve.is_empty() {
         text.push_str("interference: none\n");
         return text;
@@ -213,6 +225,20 @@ fn disk(writer: &Writer, name: &str, disk: &Disk) -> String {
         let _ = writeln!(text, "    latency: {}", writer.measured::<Time>(us * 1e3));
     }
     text
+}
+
+/// Some reads at once take as long as one on a device with channels for them, unless it is at its rate; behind a queue
+/// that is worked off and answered as a whole each of them takes its time from all. Which of the two is nearer?
+fn family(disk: &Disk) -> Family {
+    let (one, more) = (disk.read.p50 as f64, f64::from(TOGETHER));
+    let each = 1e9 / disk.read_iops;
+    let side_by_side = one.max(more * each);
+    let one_by_one = one + (more - 1.0) * each;
+    match disk.read_together.p50 as f64 > f64::midpoint(side_by_side, one_by_one) {
+        _ if disk.is_network_volume => Family::Ebs,
+        true => Family::Virtio,
+        false => Family::Nvme,
+    }
 }
 
 fn channels(disk: &Disk) -> u64 {

@@ -1,0 +1,164 @@
+//! A virtual machine's disk behind one queue: a thread of the host takes what the guest has queued, one request after
+//! the other, until nothing is left, and then answers all of it together. What comes meanwhile puts the answer off.
+//!
+//! So Firecracker's `VirtioBlock::process_queue` works (its `devices/virtio/block/virtio/device.rs`) with the file engine
+//! `Sync`, its default. Writes and flushes are in the same queue, so what they take from reads needs no curve.
+
+use std::collections::VecDeque;
+
+use super::device::{Direction, Request};
+use super::model::{DirectionModel, DiskModel};
+use crate::latency::Latency;
+use crate::random::Generator;
+use crate::server::Served;
+
+pub(super) struct Virtio {
+    read: Side,
+    write: Side,
+    flush_ns: u64,
+    /// When the thread is through with what it has.
+    through_at: u64,
+    /// Those whose answers may be under way, the last of them open.
+    batches: VecDeque<Batch>,
+    busy_ns: u64,
+    random: Generator,
+}
+
+/// What is answered together.
+struct Batch {
+    number: u64,
+    /// Between the thread's last request and the guest's notice.
+    after_ns: u64,
+    ends_at: u64,
+}
+
+struct Side {
+    ns_per_operation: f64,
+    ns_per_byte: f64,
+    /// A small request in an idle device.
+    alone: Latency,
+}
+
+impl Side {
+    fn work_ns(&self, bytes: u64) -> u64 {
+        self.ns_per_operation.max(bytes as f64 * self.ns_per_byte) as u64
+    }
+
+    /// What a small request takes beside the thread's work: from the guest to it, and back.
+    fn way_ns(&self, random: u64) -> u64 {
+        self.alone.sample(random).saturating_sub(self.work_ns(0))
+    }
+}
+
+impl Virtio {
+    pub fn new(model: &DiskModel, random: Generator) -> Self {
+        let side = |of: &DirectionModel| Side {
+            ns_per_operation: 1e9 / of.iops,
+            ns_per_byte: 1e9 / of.bandwidth,
+            alone: of.service.clone(),
+        };
+        Self {
+            read: side(&model.read),
+            write: side(&model.write),
+            flush_ns: model.flush_ns,
+            through_at: 0,
+            batches: VecDeque::new(),
+            busy_ns: 0,
+            random,
+        }
+    }
+
+    /// `ends_at` as far as it is known now: [`Self::answered_at`] has it later.
+    pub fn serve(&mut self, at: u64, not_before: u64, request: Request) -> Served {
+        let side = match request.direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        };
+        let (work_ns, way_ns) = (side.work_ns(request.bytes), side.way_ns(self.random.next_u64()));
+        self.take(at.max(not_before), work_ns, way_ns)
+    }
+
+    pub fn flush(&mut self, at: u64) -> u64 {
+        let way_ns = self.write.way_ns(self.random.next_u64());
+        self.take(at, self.flush_ns.saturating_sub(way_ns), way_ns).ends_at
+    }
+
+    fn take(&mut self, at: u64, work_ns: u64, way_ns: u64) -> Served {
+        let last = self.batches.back();
+        if last.is_none() || self.through_at <= at {
+            let (number, earliest) = last.map_or((1, 0), |last| (last.number + 1, last.ends_at));
+            while self.batches.front().is_some_and(|batch| batch.ends_at < at) {
+                self.batches.pop_front();
+            }
+            // Half of the way lies before the work, assumed.
+            self.through_at = at + way_ns / 2;
+            self.batches.push_back(Batch { number, after_ns: way_ns - way_ns / 2, ends_at: earliest });
+        }
+        let starts_at = self.through_at;
+        self.through_at += work_ns;
+        self.busy_ns += work_ns;
+        let through_at = self.through_at;
+        let ends_at = self.batches.back_mut().map_or(through_at, |batch| {
+            // Answers do not overtake each other.
+            batch.ends_at = batch.ends_at.max(through_at + batch.after_ns);
+            batch.ends_at
+        });
+        Served { starts_at, ends_at }
+    }
+
+    /// The number of the batch that the last request is in.
+    pub fn batch(&self) -> u64 {
+        self.batches.back().map_or(0, |batch| batch.number)
+    }
+
+    /// When a batch is answered, by all that has come; `None` when that is long over.
+    pub fn answered_at(&self, number: u64) -> Option<u64> {
+        self.batches.iter().find(|batch| batch.number == number).map(|batch| batch.ends_at)
+    }
+
+    pub fn busy_ns(&self) -> u64 {
+        self.busy_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 50 us alone, of which 10 us are the thread's.
+    fn disk() -> Virtio {
+        let direction = || DirectionModel { iops: 100_000.0, bandwidth: 1e9, service: Latency::constant(50_000) };
+        let model = DiskModel { read: direction(), write: direction(), flush_ns: 90_000, ..DiskModel::fast("test") };
+        Virtio::new(&model, Generator::new(1))
+    }
+
+    const READ: Request = Request { direction: Direction::Read, place: 0, bytes: 4096 };
+
+    #[test]
+    fn what_comes_while_the_thread_works_is_answered_with_what_it_works_on() {
+        let mut disk = disk();
+        let us = |served: Served| (served.starts_at / 1000, served.ends_at / 1000);
+        assert_eq!(us(disk.serve(0, 0, READ)), (20, 50));
+        let first = disk.batch();
+        assert_eq!(us(disk.serve(25_000, 0, READ)), (30, 60));
+        assert_eq!((disk.batch(), disk.answered_at(first)), (first, Some(60_000)));
+        // It looks again when it is through, not when the answer has come.
+        assert_eq!(us(disk.serve(40_000, 0, READ)), (60, 90));
+        assert_eq!((disk.batch(), disk.answered_at(first)), (first + 1, Some(60_000)));
+        disk.serve(1_000_000, 0, READ);
+        assert_eq!(disk.answered_at(first), None);
+    }
+
+    #[test]
+    fn many_bytes_and_flushes_keep_the_thread_from_all_else() {
+        let mut disk = disk();
+        assert_eq!(
+            disk.serve(0, 0, Request { direction: Direction::Write, place: 0, bytes: 1_000_000 }).ends_at,
+            1_040_000
+        );
+        assert_eq!(disk.flush(0), 1_090_000);
+        assert_eq!(disk.serve(1_000_000, 0, READ).ends_at, 1_100_000);
+        assert_eq!(disk.busy_ns(), 1_060_000);
+        assert_eq!(disk.flush(2_000_000), 2_090_000);
+    }
+}
