@@ -196,11 +196,10 @@ pub async fn give_way() {
     again(|| Shard::with(Shard::give_way)).await;
 }
 
-/// CPU that a task which may give way has at once. Requests of an ordinary client that arrive together take less, so that
-/// one who floods the node, or asks for much, is served with what the others leave. 100 us were too little: four reads
-/// from a disk that came together take that long now and then, and of 64 clients that saturate a shard one in ten then
-/// waited for milliseconds, a p99 of 4.4 ms instead of 2.4.
-pub(crate) const TURN_NS: u64 = 250_000;
+/// CPU that a task which may give way has at once. Most clients' requests that arrive together take less, so that one
+/// who floods the node, or asks for much, is served with what the others leave. Half of it is too little: eight reads of
+/// one connection that came together take longer now and then, and of 64 clients that saturate a shard some wait often.
+pub(crate) const TURN_NS: u64 = 100_000;
 
 /// [`give_way`], if the task has had its turn. Gives whether it had.
 pub async fn end_turn() -> bool {
