@@ -27,11 +27,11 @@ pub struct Quantiles {
 impl Quantiles {
     /// `None` if the points do not rise.
     pub fn sampler(&self) -> Option<Sampler> {
-        let all = [Some(&self.min), Some(&self.low), Some(&self.mid), Some(&self.high)];
-        let tail = [self.p99.as_ref(), self.p999.as_ref()];
-        let rises = all.into_iter().chain(tail).chain([Some(&self.max)]).flatten().map(|point| point.u64()).is_sorted();
         let points = [&self.min, &self.low, &self.mid, &self.high, &self.max].map(|point| point.u64());
-        rises.then_some(Sampler { points, bends: tail.map(|point| point.map(|point| point.u64())) })
+        let bends = [&self.p99, &self.p999].map(|point| point.as_ref().map(|point| point.u64()));
+        let (body, max) = points.split_at(4);
+        let rises = body.iter().chain(bends.iter().flatten()).chain(max).is_sorted();
+        rises.then_some(Sampler { points, bends })
     }
 }
 

@@ -512,8 +512,10 @@ impl Backend for Seat {
         self.has_submitted.set(true);
         if self.works_in_turns() {
             if self.disk_burst.is_full_with(op) {
-                self.charge(Work::Doorbell, 0);
-                self.hand_over(shard);
+                shard.for_all_tasks(|| {
+                    self.charge(Work::Doorbell, 0);
+                    self.hand_over(shard);
+                });
             } else if is_of_files(op) {
                 self.set_waits(slot, Waits::HandOver);
                 self.queued.borrow_mut().push(slot);
@@ -609,10 +611,9 @@ impl Backend for Seat {
 }
 
 fn is_of_files(op: &Op) -> bool {
-    let is_of_descriptors = matches!(op, Op::Shutdown { .. } | Op::Close { .. });
     let is_of_network =
         matches!(op, Op::Listen { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. });
-    !is_of_descriptors && !is_of_network
+    !is_of_network && !matches!(op, Op::Shutdown { .. } | Op::Close { .. })
 }
 
 pub(crate) enum Submitted {

@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
+use crate::probe::spread::median;
+
 /// Threads that work for a measurement. Others only watch it: they are never waited for.
 const WORKS: &str = "shard-";
 
@@ -78,9 +80,8 @@ impl Had {
 /// By span: how long others had the processor at once while a thread that works was ready. A short wait comes with each
 /// wake-up: what one usually takes is no turn of others.
 pub fn taken_ns(spans: &[Span]) -> Vec<u64> {
-    let mut waits: Vec<u64> = spans.iter().filter(|span| span.turns > 0).map(|s| s.waited_ns / s.turns).collect();
-    waits.sort_unstable();
-    let usual_ns = waits.get(waits.len() / 2).copied().unwrap_or(0);
+    let waits = spans.iter().filter_map(|span| span.waited_ns.checked_div(span.turns)).collect();
+    let usual_ns = median(waits, u64::cmp).unwrap_or(0);
     spans.iter().map(|span| span.waited_ns.saturating_sub(span.turns * usual_ns).min(span.others_ns)).collect()
 }
 

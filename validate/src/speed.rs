@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use reactor::uring;
 
 use crate::bound::{self, Bound, Had};
+use crate::probe::spread::median;
 
 /// Between two pieces: they have some 30 us of it.
 pub const EVERY: Duration = Duration::from_millis(10);
@@ -59,9 +60,8 @@ impl Seen {
         let before = std::iter::once(&self.began).chain(self.looks.iter().map(|(_, had)| had));
         let spans: Vec<bound::Span> =
             self.looks.iter().zip(before).map(|((_, had), before)| had.since(before)).collect();
-        let mut speeds: Vec<f32> = self.looks.iter().map(|(speed, _)| *speed).collect();
-        speeds.sort_unstable_by(f32::total_cmp);
-        let usual = speeds.get(speeds.len() / 2).copied().unwrap_or(0.0);
+        let speeds = self.looks.iter().map(|(speed, _)| *speed).collect();
+        let usual = median(speeds, f32::total_cmp).unwrap_or(0.0);
         // A piece of half the speed was interrupted, as often as it was tried. Interruptions are watched by themselves.
         let speed = |speed: f32| if speed < usual / 2.0 { usual } else { speed };
         let taken_ns = bound::taken_ns(&spans).into_iter().map(|ns| u32::try_from(ns).unwrap_or(u32::MAX));

@@ -271,9 +271,16 @@ impl Shard {
         self.polled_ns() >= self.config.task_quota_ns
     }
 
-    /// CPU that the task being polled has used in this poll.
+    /// CPU that the task being polled has used in this poll for itself.
     pub(crate) fn polled_ns(&self) -> u64 {
         self.backend.cpu_ns().saturating_sub(self.polled_at.get())
+    }
+
+    /// Does what is due for several tasks and falls into the poll of one: its turn is the longer by it.
+    pub fn for_all_tasks(&self, work: impl FnOnce()) {
+        let began = self.backend.cpu_ns();
+        work();
+        self.polled_at.set(self.polled_at.get() + (self.backend.cpu_ns() - began));
     }
 
     /// Name of the task that is being polled, or was last.

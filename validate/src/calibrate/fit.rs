@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::nnls::Normal;
+use crate::probe::spread::median;
 
 /// What was counted of one kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,9 +85,8 @@ impl Fit {
     /// The middle of the errors' sizes.
     pub fn median_error(&self, left_out: bool) -> f64 {
         let error = |residual: &Residual| if left_out { residual.error_left_out } else { residual.error };
-        let mut sizes: Vec<f64> = self.residuals.iter().map(|residual| error(residual).abs()).collect();
-        sizes.sort_by(f64::total_cmp);
-        sizes.get(sizes.len() / 2).copied().unwrap_or(0.0)
+        let sizes = self.residuals.iter().map(|residual| error(residual).abs()).collect();
+        median(sizes, f64::total_cmp).unwrap_or(0.0)
     }
 }
 

@@ -15,7 +15,7 @@ use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
 use crate::local::{LocalCluster, Nodes};
-use crate::probe;
+use crate::probe::{self, spread::median};
 use crate::speed::{self, Speedometer};
 use crate::usage;
 
@@ -129,16 +129,14 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
 impl Measurements {
     /// As if every mix had run while the machine was as fast as it was in the middle.
     fn bring_to_one_speed(&mut self) {
-        let mut speeds: Vec<f64> =
-            self.rates.iter().flat_map(|rates| rates.yardstick).filter(|rate| *rate > 0.0).collect();
-        speeds.sort_by(f64::total_cmp);
-        let Some(&median) = speeds.get(speeds.len() / 2) else { return };
-        let at = |rate: f64| if rate > 0.0 { rate / median } else { 1.0 };
+        let speeds = self.rates.iter().flat_map(|rates| rates.yardstick).filter(|rate| *rate > 0.0).collect();
+        let Some(usual) = median(speeds, f64::total_cmp) else { return };
+        let at = |rate: f64| if rate > 0.0 { rate / usual } else { 1.0 };
         for ((rates, server), loader) in self.rates.iter().zip(&mut self.server).zip(&mut self.loader) {
             let [on_server, on_loader] = rates.yardstick.map(at);
             (server.cpu_ns, loader.cpu_ns) = (server.cpu_ns * on_server, loader.cpu_ns * on_loader);
         }
-        self.yardstick = Some(median);
+        self.yardstick = Some(usual);
     }
 
     /// What all rounds of a mix did and took, as one.

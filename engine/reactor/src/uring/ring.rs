@@ -375,8 +375,10 @@ impl Backend for Ring {
             Ok(Some(entry)) => {
                 self.push(entry.user_data(slot.to_u64()));
                 if self.disk_burst.is_full_with(op) {
-                    shard.charge(Work::Doorbell, 0);
-                    self.hand_over();
+                    shard.for_all_tasks(|| {
+                        shard.charge(Work::Doorbell, 0);
+                        self.hand_over();
+                    });
                 }
             }
             Ok(None) => self.prompt.borrow_mut().push(Prompt { slot, failed: None }),
