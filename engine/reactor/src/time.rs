@@ -201,13 +201,16 @@ pub async fn give_way() {
 /// one connection that came together take longer now and then, and of 64 clients that saturate a shard some wait often.
 pub(crate) const TURN_NS: u64 = 100_000;
 
-/// [`give_way`], if the task has had its turn. Gives whether it had.
-pub async fn end_turn() -> bool {
-    let is_over = Shard::with(|shard| shard.polled_ns() >= TURN_NS);
-    if is_over {
+/// Whether the task has had its turn.
+pub fn is_turn_over() -> bool {
+    Shard::with(|shard| shard.polled_ns() >= TURN_NS)
+}
+
+/// [`give_way`], if the task has had its turn.
+pub async fn end_turn() {
+    if is_turn_over() {
         give_way().await;
     }
-    is_over
 }
 
 /// Ends the poll, after `before`, and is ready in the next.

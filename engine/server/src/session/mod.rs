@@ -154,7 +154,11 @@ impl Session {
                     }
                 }
                 arrived = Ok(());
-                asks_for_much |= reactor::time::end_turn().await;
+                // With nothing left to do it is what comes next that waits, and only once.
+                asks_for_much = reactor::time::is_turn_over();
+                if asks_for_much && inbound.pending() > 0 {
+                    reactor::time::give_way().await;
+                }
                 if !self.may_go_on(in_flight_max) {
                     self.progress.wait_until(|| self.may_go_on(in_flight_max) || self.outbox.is_abandoned()).await;
                 }
