@@ -4,11 +4,13 @@
 
 mod common;
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
-use common::{Log, MS, S, addr, alone, ip};
+use common::{Log, MS, S, addr, alone, ip, rw};
 use hwprofiles::{Moment, Moments};
-use reactor::{Buf, Group, Work, charge, net, spawn, time};
+use reactor::{Buf, Group, Work, charge, fs, net, spawn, time};
 use sim::{CpuModel, HostModel, IdleModel, InterruptionModel, Latency, MomentsModel, Settings, World};
 
 /// A poll takes 100 ns, a kind of work 100 us.
@@ -151,6 +153,24 @@ fn long_work_lets_others_go_first_at_each_turn_s_end() {
     for late in [as_a_task, in_place] {
         assert!(late.len() == 5 && late.iter().all(|late| *late <= 100_500), "{late:?}");
     }
+}
+
+#[test]
+fn handing_over_a_burst_of_disk_operations_is_no_task_s_turn() {
+    let mut model = model(TURN);
+    model.cpu.set(Work::Doorbell, 200_000.0, 0.0);
+    let log = alone(model, |log| async move {
+        let file = fs::File::open("/a", rw()).await.unwrap();
+        let mut reads: Vec<_> = (0..8).map(|_| Box::pin(file.read_at(0, 4096, Buf::new()))).collect();
+        time::yield_now().await;
+        let began = reactor::now();
+        // The eighth takes all with it.
+        poll_fn(|cx| Poll::Ready(reads.iter_mut().all(|read| read.as_mut().poll(cx).is_pending()))).await;
+        log.push((reactor::now() - began, time::is_turn_over()));
+        charge(Work::MemtableInsert, 0);
+        log.push((reactor::now() - began, time::is_turn_over()));
+    });
+    assert_eq!(log, [(200_000, false), (300_000, true)]);
 }
 
 /// When the first of two messages that a host sends reaches the other, whose second task works for 100 us beside.
