@@ -3,6 +3,7 @@
 //! Servers are nodes started here or anybody's that speak CQL. What they cannot be made to do (faults, flushing a
 //! server without an admin API, a node that joins) is left out and told.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
@@ -21,7 +22,7 @@ use crate::probe::ProbeError;
 use crate::probe::interruptions::{self, Interruptions, Seen};
 use crate::probe::network::{self, Places, Wakes};
 use crate::speed::{Sight, Speedometer};
-use crate::usage::{Look, STOLEN_MAX, Watched};
+use crate::usage::{self, Look, STOLEN_MAX, Watched};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
@@ -93,6 +94,11 @@ struct Watch<'a> {
     processes: Vec<u32>,
     speedometer: Speedometer,
     interruptions: Seen,
+    /// Since when, and what the host had of all `cpus` until then.
+    since: Cell<(Instant, u64)>,
+    /// What it has had during the phases, and how long these were for all `cpus` together.
+    stolen_ns: u64,
+    ran_ns: u64,
     conditions: Conditions,
 }
 
@@ -293,21 +299,37 @@ impl<'a> Watch<'a> {
         let cpus: Vec<usize> = nodes.iter().chain(loaders).copied().collect::<BTreeSet<_>>().into_iter().collect();
         let speedometer = Speedometer::on(&cpus).map_err(|cause| RealError::Watch(ProbeError::Unwatched(cause)))?;
         let conditions = Conditions { nodes: vec![], loaders: vec![], interruptions: vec![], wakes: vec![] };
-        Ok(Self { nodes, loaders, cpus, processes, speedometer, interruptions: Seen::nothing(), conditions })
+        Ok(Self {
+            nodes,
+            loaders,
+            cpus,
+            processes,
+            speedometer,
+            interruptions: Seen::nothing(),
+            since: Cell::new((Instant::now(), 0)),
+            stolen_ns: 0,
+            ran_ns: 0,
+            conditions,
+        })
     }
 
     fn begin(&self) {
+        self.since.set((Instant::now(), usage::stolen_ns(&self.cpus)));
         self.speedometer.begin(&self.processes);
     }
 
-    /// Of a phase that is compared: what was seen since the speedometer began.
+    /// Of a phase that is compared: what was seen since it began.
     fn keep_sights(&mut self) {
+        let (at, stolen_ns) = self.since.get();
+        self.stolen_ns += usage::stolen_ns(&self.cpus).saturating_sub(stolen_ns);
+        self.ran_ns += at.elapsed().as_nanos() as u64 * self.cpus.len() as u64;
         self.conditions.nodes.extend(self.speedometer.seen(self.nodes));
         self.conditions.loaders.extend(self.speedometer.seen(self.loaders));
     }
 
     fn over(self) -> Conditions {
-        Conditions { interruptions: self.interruptions.but_preempted(), ..self.conditions }
+        let stolen = self.stolen_ns as f64 / self.ran_ns.max(1) as f64;
+        Conditions { interruptions: self.interruptions.but_preempted(stolen), ..self.conditions }
     }
 }
 

@@ -57,7 +57,7 @@ impl Watched {
             at: Instant::now(),
             server_ticks: self.processes.iter().map(|process| ticks(&process.to_string())).sum(),
             loader_ticks: own_ticks(),
-            stolen_ticks: stolen_ticks(&read("/proc/stat")).unwrap_or(0.0),
+            stolen_ticks: stolen_ticks(&read("/proc/stat"), "cpu").unwrap_or(0.0),
             disk: self.device.and_then(|device| disk_counts(&read("/proc/diskstats"), device)),
         }
     }
@@ -137,9 +137,19 @@ fn cpu_ticks(stat: &str) -> Option<f64> {
     Some(fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?)
 }
 
-/// Of all processors (proc_stat(5), `steal` is the eighth number of the first line).
-fn stolen_ticks(stat: &str) -> Option<f64> {
-    stat.lines().next()?.split_ascii_whitespace().nth(8)?.parse().ok()
+/// What the host of this virtual machine has had of `cpus`, or of all if there are none, so far.
+pub fn stolen_ns(cpus: &[usize]) -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let names: Vec<String> = cpus.iter().map(|cpu| format!("cpu{cpu}")).collect();
+    let names = if names.is_empty() { vec!["cpu".into()] } else { names };
+    let ticks: f64 = names.iter().filter_map(|name| stolen_ticks(&stat, name)).sum();
+    (ticks / TICKS_PER_S * 1e9) as u64
+}
+
+/// Of one processor or, as `cpu`, of all (proc_stat(5), `steal` is the eighth number of a line).
+fn stolen_ticks(stat: &str, name: &str) -> Option<f64> {
+    let mut words = stat.lines().map(str::split_ascii_whitespace).find(|words| words.clone().next() == Some(name))?;
+    words.nth(8)?.parse().ok()
 }
 
 /// A device's line of `/proc/diskstats` (Linux, Documentation/admin-guide/iostats.rst).
@@ -166,7 +176,8 @@ mod tests {
     #[test]
     fn the_kernel_s_counters_are_read() {
         assert_eq!(cpu_ticks("7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0"), Some(42.0));
-        assert_eq!(stolen_ticks("cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 .."), Some(88.0));
+        let stat = "cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 1 2 3 4 5 6 7 44 9 10\n";
+        assert_eq!(["cpu", "cpu0", "cpu1"].map(|name| stolen_ticks(stat, name)), [Some(88.0), Some(44.0), None]);
         let stats = "   7       0 loop0 1 2 3 4 5 6 7 8 9 10 11\n 254       0 vda 10 0 20 0 30 0 40 0 0 0 50 0\n";
         let counts = disk_counts(stats, (254, 0)).unwrap();
         assert_eq!((counts.reads, counts.read_bytes, counts.writes), (10.0, 10240.0, 30.0));

@@ -10,11 +10,12 @@ use super::load::histogram;
 use super::spread::Spread;
 use super::{ProbeError, on_each};
 use crate::bound::Account;
+use crate::usage;
 
 /// Shorter ones, the kernel's ticks, are in what work costs.
 const FELT_NS: u64 = 20_000;
 /// Longer ones are others' turns, a few a second among hundreds of interrupts: distributions of their own.
-const SHORT_NS: u64 = 200_000;
+pub(super) const SHORT_NS: u64 = 200_000;
 
 /// Of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,15 +33,18 @@ pub struct Seen {
     /// Those in which other threads of this machine had the processor.
     preempted: Histogram<u64>,
     worked_ns: u64,
+    /// What the host had of it, by its own account.
+    stolen_ns: u64,
 }
 
 impl Seen {
     pub fn nothing() -> Self {
-        Self { short: histogram(), long: histogram(), preempted: histogram(), worked_ns: 0 }
+        Self { short: histogram(), long: histogram(), preempted: histogram(), worked_ns: 0, stolen_ns: 0 }
     }
 
     pub fn add(&mut self, other: &Self) -> Result<(), ProbeError> {
         self.worked_ns += other.worked_ns;
+        self.stolen_ns += other.stolen_ns;
         for (all, more) in
             [(&mut self.short, &other.short), (&mut self.long, &other.long), (&mut self.preempted, &other.preempted)]
         {
@@ -55,8 +59,24 @@ impl Seen {
     }
 
     /// Those by interrupts and by the host: what is left where other threads' turns are known otherwise.
-    pub fn but_preempted(&self) -> Vec<Interruptions> {
-        self.of([&self.short, &self.long])
+    ///
+    /// The host comes and goes within seconds: as long as was seen, as often as it takes `stolen` of the time.
+    pub fn but_preempted(&self, stolen: f64) -> Vec<Interruptions> {
+        let short = self.of([&self.short]);
+        let long = self.of([&self.long]).into_iter().filter_map(|long| {
+            let times = self.times_as_long(stolen);
+            (times > 0.0).then(|| Interruptions { every_ns: (long.every_ns as f64 / times) as u64, ..long })
+        });
+        short.into_iter().chain(long).collect()
+    }
+
+    /// By what the long ones' time is to be multiplied where the host has `stolen` of the time.
+    fn times_as_long(&self, stolen: f64) -> f64 {
+        let sum = |jumps: &Histogram<u64>| jumps.mean() * jumps.len() as f64;
+        let long_ns = sum(&self.long);
+        let watched_ns = self.worked_ns as f64 + sum(&self.short) + long_ns + sum(&self.preempted);
+        let others_ns = (long_ns - self.stolen_ns as f64).max(0.0);
+        (others_ns + stolen * watched_ns) / long_ns.max(1.0)
     }
 
     fn of<const N: usize>(&self, kinds: [&Histogram<u64>; N]) -> Vec<Interruptions> {
@@ -70,9 +90,11 @@ impl Seen {
 pub fn measure(cpus: &[usize], slice: Duration) -> Result<Seen, ProbeError> {
     let for_ns = slice.as_nanos() as u64;
     let mut all = Seen::nothing();
+    let before_ns = usage::stolen_ns(cpus);
     for seen in on_each(cpus, move || watch(for_ns))? {
         all.add(&seen)?;
     }
+    all.stolen_ns = usage::stolen_ns(cpus).saturating_sub(before_ns);
     Ok(all)
 }
 
@@ -116,6 +138,24 @@ mod tests {
         for found in seen.found() {
             assert!(found.every_ns <= slice.as_nanos() as u64 && found.lasts.min > FELT_NS * 99 / 100, "{found:?}");
         }
-        assert!(seen.but_preempted().len() <= seen.found().len());
+        assert!(seen.but_preempted(0.01).len() <= seen.found().len());
+    }
+
+    /// Of 100 ms ten were the host's and two the kernel's, a millisecond each.
+    fn taken() -> Seen {
+        let mut seen = Seen { worked_ns: 88_000_000, stolen_ns: 10_000_000, ..Seen::nothing() };
+        seen.long.record_n(1_000_000, 12).unwrap();
+        seen
+    }
+
+    #[test]
+    fn the_host_takes_as_much_as_its_account_says() {
+        let every_ms = |seen: Seen, stolen| seen.but_preempted(stolen).first().map(|long| long.every_ns as f64 / 1e6);
+        let is = |found: Option<f64>, ms: f64| found.is_some_and(|found| (found / ms - 1.0).abs() < 0.01);
+        assert!(is(every_ms(taken(), 0.1), 88.0 / 12.0));
+        assert!(is(every_ms(taken(), 0.0), 88.0 / 2.0));
+        // But for a histogram's rounding.
+        let of_the_host_alone = Seen { stolen_ns: 12_000_000, ..taken() };
+        assert!(every_ms(of_the_host_alone, 0.0).is_none_or(|every_ms| every_ms > 10_000.0));
     }
 }

@@ -11,14 +11,15 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use reactor::net::{self, Connection};
 use reactor::uring::{Config, Host, OnPanic};
 use reactor::{Buf, Group};
 use serde::{Deserialize, Serialize};
 
-use super::ProbeError;
 use super::load::histogram;
 use super::spread::Spread;
+use super::{ProbeError, interruptions};
 
 const MESSAGE: usize = 128;
 const STREAM_BYTES: usize = 64 << 10;
@@ -269,7 +270,7 @@ async fn drive(address: SocketAddr, work: Work) -> Outcome {
                     reactor::time::sleep(least + Duration::from_nanos(uneven)).await;
                 }
             }
-            Ok((Spread::of(&latency), 0.0))
+            Ok((Spread::of(&undisturbed(&latency)), 0.0))
         }
         Work::Messages { for_ns } => {
             let until = reactor::now() + for_ns;
@@ -306,6 +307,17 @@ async fn drive(address: SocketAddr, work: Work) -> Outcome {
     }
 }
 
+/// Without those that a turn of others' fell into: turns are watched for themselves, and of thirty samples one would be
+/// taken for a thirtieth of all.
+fn undisturbed(latency: &Histogram<u64>) -> Histogram<u64> {
+    let longest = latency.value_at_quantile(0.5).saturating_add(interruptions::SHORT_NS);
+    let mut left = histogram();
+    for step in latency.iter_recorded().filter(|step| step.value_iterated_to() <= longest) {
+        left.saturating_record_n(step.value_iterated_to(), step.count_at_value());
+    }
+    left
+}
+
 async fn ping(connection: &Connection) -> io::Result<()> {
     let (result, mut buf) = connection.send_all(Buf::from(&[0u8; MESSAGE][..])).await;
     result?;
@@ -321,4 +333,20 @@ async fn ping(connection: &Connection) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_of_others_is_no_wake() {
+        let mut seen = histogram();
+        seen.saturating_record_n(40_000, 27);
+        seen.saturating_record_n(120_000, 2);
+        seen.saturating_record(4_000_000);
+        let left = Spread::of(&undisturbed(&seen));
+        assert_eq!(left.samples, 29);
+        assert!((119_000..122_000).contains(&left.max) && (39_000..41_000).contains(&left.p50), "{left:?}");
+    }
 }
