@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::probe::spread::median;
+use crate::median;
 
 /// Threads that work for a measurement. Others only watch it: they are never waited for.
 const WORKS: &str = "shard-";

@@ -11,6 +11,8 @@
 #![allow(clippy::disallowed_methods, reason = "what is measured here is the real world")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+use std::cmp::Ordering;
+
 mod bound;
 pub mod calibrate;
 pub mod compare;
@@ -24,3 +26,9 @@ pub mod probe;
 pub mod real;
 pub mod speed;
 pub mod usage;
+
+/// The middle one, the upper of two; `None` of nothing.
+pub(crate) fn median<T: Copy>(mut values: Vec<T>, order: impl FnMut(&T, &T) -> Ordering) -> Option<T> {
+    values.sort_unstable_by(order);
+    values.get(values.len() / 2).copied()
+}

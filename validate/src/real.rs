@@ -3,7 +3,6 @@
 //! Servers are nodes started here or anybody's that speak CQL. What they cannot be made to do (faults, flushing a
 //! server without an admin API, a node that joins) is left out and told.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
@@ -22,7 +21,7 @@ use crate::probe::ProbeError;
 use crate::probe::interruptions::{self, Interruptions, Seen};
 use crate::probe::network::{self, Places, Wakes};
 use crate::speed::{Sight, Speedometer};
-use crate::usage::{self, Look, STOLEN_MAX, Watched};
+use crate::usage::{Look, STOLEN_MAX, Watched};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
@@ -94,11 +93,9 @@ struct Watch<'a> {
     processes: Vec<u32>,
     speedometer: Speedometer,
     interruptions: Seen,
-    /// Since when, and what the host had of all `cpus` until then.
-    since: Cell<(Instant, u64)>,
-    /// What it has had during the phases, and how long these were for all `cpus` together.
-    stolen_ns: u64,
-    ran_ns: u64,
+    /// How long the phases were, and what part of it the host had of the processors.
+    lasted: Duration,
+    stolen: Duration,
     conditions: Conditions,
 }
 
@@ -254,14 +251,15 @@ impl Real<'_> {
         let mut before: Look = self.watched.look();
         let mut is_warm = warmup.is_zero();
         let watch = self.watch.as_ref();
-        watch.inspect(|watch| watch.begin());
+        let begin = |watch: &Watch<'_>| watch.speedometer.begin(&watch.processes);
+        watch.inspect(|watch| begin(watch));
         if is_warm {
             meanwhile.begin(&run.keyspace);
         }
         let tick = || {
             if !is_warm && start.elapsed() >= warmup {
                 (is_warm, before) = (true, self.watched.look());
-                watch.inspect(|watch| watch.begin());
+                watch.inspect(|watch| begin(watch));
                 meanwhile.begin(&run.keyspace);
             }
             let part = match plan.workloads.first() {
@@ -276,11 +274,11 @@ impl Real<'_> {
         };
         let ran = self.loaders.run(shares, tick);
         let ran = ran.map_err(|cause| RealError::Load { phase: plan.name.clone(), cause })?;
-        if let Some(watch) = self.watch.as_mut().filter(|_| !plan.name.starts_with(PREPARES)) {
-            watch.keep_sights();
-        }
         let resources = self.watched.since(run, &before);
         let stolen = self.watched.stolen_since(&before);
+        if let Some(watch) = self.watch.as_mut().filter(|_| !plan.name.starts_with(PREPARES)) {
+            watch.keep(before.at.elapsed(), stolen);
+        }
         let measured = ran.into_iter().filter(|(thread, _)| thread / of_loader < plan.workloads.len());
         let Some(whole) = load::merged(measured.map(|(_, recorder)| recorder)) else {
             return Err(RealError::Load { phase: plan.name.clone(), cause: LoadError::Silent });
@@ -306,29 +304,22 @@ impl<'a> Watch<'a> {
             processes,
             speedometer,
             interruptions: Seen::nothing(),
-            since: Cell::new((Instant::now(), 0)),
-            stolen_ns: 0,
-            ran_ns: 0,
+            lasted: Duration::ZERO,
+            stolen: Duration::ZERO,
             conditions,
         })
     }
 
-    fn begin(&self) {
-        self.since.set((Instant::now(), usage::stolen_ns(&self.cpus)));
-        self.speedometer.begin(&self.processes);
-    }
-
-    /// Of a phase that is compared: what was seen since it began.
-    fn keep_sights(&mut self) {
-        let (at, stolen_ns) = self.since.get();
-        self.stolen_ns += usage::stolen_ns(&self.cpus).saturating_sub(stolen_ns);
-        self.ran_ns += at.elapsed().as_nanos() as u64 * self.cpus.len() as u64;
+    /// What was seen of a phase that is compared, of whose time the host had the part `stolen`.
+    fn keep(&mut self, lasted: Duration, stolen: f64) {
+        self.lasted += lasted;
+        self.stolen += lasted.mul_f64(stolen);
         self.conditions.nodes.extend(self.speedometer.seen(self.nodes));
         self.conditions.loaders.extend(self.speedometer.seen(self.loaders));
     }
 
     fn over(self) -> Conditions {
-        let stolen = self.stolen_ns as f64 / self.ran_ns.max(1) as f64;
+        let stolen = self.stolen.as_secs_f64() / self.lasted.as_secs_f64().max(1e-9);
         Conditions { interruptions: self.interruptions.but_preempted(stolen), ..self.conditions }
     }
 }

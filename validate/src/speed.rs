@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use reactor::uring;
 
 use crate::bound::{self, Bound, Had};
-use crate::probe::spread::median;
+use crate::median;
 
 /// Between two pieces: they have some 30 us of it.
 pub const EVERY: Duration = Duration::from_millis(10);

@@ -37,10 +37,10 @@ struct DiskCounts {
 /// The counters at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    at: Instant,
+    pub at: Instant,
     server_ticks: f64,
     loader_ticks: f64,
-    stolen_ticks: f64,
+    stolen_ns: u64,
     disk: Option<DiskCounts>,
 }
 
@@ -57,7 +57,7 @@ impl Watched {
             at: Instant::now(),
             server_ticks: self.processes.iter().map(|process| ticks(&process.to_string())).sum(),
             loader_ticks: own_ticks(),
-            stolen_ticks: stolen_ticks(&read("/proc/stat"), "cpu").unwrap_or(0.0),
+            stolen_ns: stolen_ns(&[]),
             disk: self.device.and_then(|device| disk_counts(&read("/proc/diskstats"), device)),
         }
     }
@@ -100,10 +100,8 @@ impl Watched {
 
     /// Part of the time since `before` in which the host of this virtual machine had its processors.
     pub fn stolen_since(&self, before: &Look) -> f64 {
-        let now = self.look();
-        let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-9);
-        let cpus = self.server_cpus + self.loader_cpus;
-        (now.stolen_ticks - before.stolen_ticks) / TICKS_PER_S / seconds / cpus.max(1) as f64
+        let ns = before.at.elapsed().as_nanos() as f64 * (self.server_cpus + self.loader_cpus).max(1) as f64;
+        stolen_ns(&[]).saturating_sub(before.stolen_ns) as f64 / ns.max(1.0)
     }
 }
 

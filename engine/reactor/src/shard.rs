@@ -276,7 +276,7 @@ impl Shard {
         self.backend.cpu_ns().saturating_sub(self.polled_at.get())
     }
 
-    /// Does what is due for several tasks and falls into the poll of one: its turn is the longer by it.
+    /// Does work on behalf of several tasks within the poll of one, whose turn does not count it.
     pub fn for_all_tasks(&self, work: impl FnOnce()) {
         let began = self.backend.cpu_ns();
         work();

@@ -15,9 +15,9 @@ use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
 use crate::local::{LocalCluster, Nodes};
-use crate::probe::{self, spread::median};
 use crate::speed::{self, Speedometer};
 use crate::usage;
+use crate::{median, probe};
 
 const KEYSPACE: &str = "calibrate";
 /// How long a node that has just said that it is ready is tried.

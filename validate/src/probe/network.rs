@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::load::histogram;
 use super::spread::Spread;
 use super::{ProbeError, interruptions};
+use crate::median;
 
 const MESSAGE: usize = 128;
 const STREAM_BYTES: usize = 64 << 10;
@@ -94,9 +95,8 @@ impl Wakes {
         let last = self.naps[..dozing].last()?.idle_ns;
         // It ends somewhere before the next.
         let next = self.naps.get(dozing).map_or(SLEEP[0].as_nanos() as u64, |nap| nap.idle_ns);
-        let mut wakes: Vec<Spread> = self.naps[..dozing].iter().map(wake).collect();
-        wakes.sort_unstable_by_key(|wake| wake.p50);
-        Some(Doze { lasts_ns: (last + next) / 2, wake: wakes[wakes.len() / 2] })
+        let wakes = self.naps[..dozing].iter().map(wake).collect();
+        Some(Doze { lasts_ns: (last + next) / 2, wake: median(wakes, |a, b| a.p50.cmp(&b.p50))? })
     }
 }
 

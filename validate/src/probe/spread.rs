@@ -1,16 +1,8 @@
 //! A latency distribution as a probe keeps it: the points that a profile's `Quantiles` have.
 
-use std::cmp::Ordering;
-
 use hdrhistogram::Histogram;
 use hwprofiles::{Figure, Quantiles, Standing};
 use serde::{Deserialize, Serialize};
-
-/// The middle one, the upper of two; `None` of nothing.
-pub fn median<T: Copy>(mut values: Vec<T>, order: impl FnMut(&T, &T) -> Ordering) -> Option<T> {
-    values.sort_unstable_by(order);
-    values.get(values.len() / 2).copied()
-}
 
 /// All in ns. `max` is at 1 in 10,240, where the profiles' tails end; of few samples the last points are the longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
