@@ -157,7 +157,7 @@ fn really(run: &Run, place: &Place, args: &Validate, bar: &ProgressBar) -> Resul
     };
     match place {
         Place::Hosts { hosts, .. } => {
-            let watched = Watched::new(Vec::new(), 0, hosts.loader_cpus.len(), None);
+            let watched = Watched::new(Vec::new(), &[], &hosts.loader_cpus, None);
             real::run(run, &Servers::Elsewhere(&hosts.nodes), &watched, &hosts.loader_cpus, &mut progress)
                 .map_err(failure)
         }
@@ -171,9 +171,7 @@ fn really(run: &Run, place: &Place, args: &Validate, bar: &ProgressBar) -> Resul
                 data: args.data.clone(),
             };
             let cluster = LocalCluster::start(&nodes).map_err(of_nodes)?;
-            let cpus = bounds.nodes.iter().map(Vec::len).sum::<usize>() / bounds.nodes_sharing;
-            let watched =
-                Watched::new(cluster.process_ids(), cpus.max(1), bounds.loaders.len(), Some(cluster.folder()));
+            let watched = Watched::new(cluster.process_ids(), cluster.cpus(), &bounds.loaders, Some(cluster.folder()));
             let ran = real::run(run, &Servers::Local(&cluster), &watched, &bounds.loaders, &mut progress);
             let ran = ran.map_err(failure)?;
             cluster.stop().map_err(of_nodes)?;

@@ -3,7 +3,6 @@
 //! Servers are nodes started here or anybody's that speak CQL. What they cannot be made to do (faults, flushing a
 //! server without an admin API, a node that joins) is left out and told.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -87,8 +86,6 @@ struct Driven {
 struct Watch<'a> {
     nodes: &'a [usize],
     loaders: &'a [usize],
-    /// All, each once.
-    cpus: Vec<usize>,
     /// Processes whose threads work: the nodes' and this one, which loads them.
     processes: Vec<u32>,
     speedometer: Speedometer,
@@ -139,8 +136,7 @@ pub fn run(
         Servers::Local(cluster) => Some(Watch::new(cluster, watched, loader_cpus)?),
         Servers::Elsewhere(_) => None,
     };
-    let _awake = Awake::keep(watch.as_ref().map_or(loader_cpus, |watch| &watch.cpus))
-        .map_err(|cause| RealError::Watch(ProbeError::Asleep(cause)))?;
+    let _awake = Awake::keep(&watched.cpus).map_err(|cause| RealError::Watch(ProbeError::Asleep(cause)))?;
     let mut real = Real {
         run,
         servers,
@@ -214,7 +210,7 @@ impl Real<'_> {
     /// Notes what takes the processors, and what it takes to wake them, beside a phase that is compared.
     fn watch(&mut self, phase: &str) -> Result<(), RealError> {
         let Some(watch) = self.watch.as_mut().filter(|_| !phase.starts_with(PREPARES)) else { return Ok(()) };
-        let seen = interruptions::measure(&watch.cpus, WATCH).map_err(RealError::Watch)?;
+        let seen = interruptions::measure(&self.watched.cpus, WATCH).map_err(RealError::Watch)?;
         watch.interruptions.add(&seen).map_err(RealError::Watch)?;
         let places = Places { server: watch.nodes.first().copied(), client: watch.loaders.first().copied() };
         let wakes = network::measure_wakes(places, WAKE).map_err(RealError::Watch)?;
@@ -294,13 +290,12 @@ impl<'a> Watch<'a> {
     fn new(cluster: &'a LocalCluster, watched: &Watched, loaders: &'a [usize]) -> Result<Self, RealError> {
         let nodes = cluster.cpus();
         let processes = watched.processes.iter().copied().chain([std::process::id()]).collect();
-        let cpus: Vec<usize> = nodes.iter().chain(loaders).copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let speedometer = Speedometer::on(&cpus).map_err(|cause| RealError::Watch(ProbeError::Unwatched(cause)))?;
+        let unwatched = |cause| RealError::Watch(ProbeError::Unwatched(cause));
+        let speedometer = Speedometer::on(&watched.cpus).map_err(unwatched)?;
         let conditions = Conditions { nodes: vec![], loaders: vec![], interruptions: vec![], wakes: vec![] };
         Ok(Self {
             nodes,
             loaders,
-            cpus,
             processes,
             speedometer,
             interruptions: Seen::nothing(),

@@ -1,5 +1,6 @@
 //! What real nodes and loaders use of this machine's processors and disk, from the kernel's counters.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,9 +19,11 @@ pub const STOLEN_MAX: f64 = 0.02;
 #[derive(Clone, Debug)]
 pub struct Watched {
     pub processes: Vec<u32>,
-    /// Processors of all nodes, and of all loaders.
-    pub server_cpus: usize,
-    pub loader_cpus: usize,
+    /// Of all nodes and of all loaders, each once.
+    pub cpus: Vec<usize>,
+    /// How many processors nodes have, and how many loaders.
+    server_cpus: usize,
+    loader_cpus: usize,
     /// The number of the device that the data lies on.
     device: Option<(u64, u64)>,
 }
@@ -45,9 +48,17 @@ pub struct Look {
 }
 
 impl Watched {
-    pub fn new(processes: Vec<u32>, server_cpus: usize, loader_cpus: usize, data: Option<&Path>) -> Self {
+    /// Several nodes may have the same of `server_cpus`.
+    pub fn new(processes: Vec<u32>, server_cpus: &[usize], loader_cpus: &[usize], data: Option<&Path>) -> Self {
         let device = data.and_then(|data| fs::metadata(data).ok()).map(|data| parts(data.dev()));
-        Self { processes, server_cpus, loader_cpus, device }
+        let once = |cpus: &[&[usize]]| cpus.concat().into_iter().collect::<BTreeSet<_>>();
+        Self {
+            processes,
+            cpus: once(&[server_cpus, loader_cpus]).into_iter().collect(),
+            server_cpus: once(&[server_cpus]).len(),
+            loader_cpus: loader_cpus.len(),
+            device,
+        }
     }
 
     pub fn look(&self) -> Look {
@@ -57,7 +68,7 @@ impl Watched {
             at: Instant::now(),
             server_ticks: self.processes.iter().map(|process| ticks(&process.to_string())).sum(),
             loader_ticks: own_ticks(),
-            stolen_ns: stolen_ns(&[]),
+            stolen_ns: stolen_ns(&self.cpus),
             disk: self.device.and_then(|device| disk_counts(&read("/proc/diskstats"), device)),
         }
     }
@@ -100,8 +111,8 @@ impl Watched {
 
     /// Part of the time since `before` in which the host of this virtual machine had its processors.
     pub fn stolen_since(&self, before: &Look) -> f64 {
-        let ns = before.at.elapsed().as_nanos() as f64 * (self.server_cpus + self.loader_cpus).max(1) as f64;
-        stolen_ns(&[]).saturating_sub(before.stolen_ns) as f64 / ns.max(1.0)
+        let ns = before.at.elapsed().as_nanos() as f64 * self.cpus.len().max(1) as f64;
+        stolen_ns(&self.cpus).saturating_sub(before.stolen_ns) as f64 / ns.max(1.0)
     }
 }
 
