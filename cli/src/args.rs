@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hwprofiles::quantity::{Quantity, Ratio};
+use hwprofiles::quantity::{Duration, Quantity, Ratio};
+use scenarios::Scale;
 
 /// A wide-column database and the clockwork model of it.
 #[derive(Debug, Parser)]
@@ -54,9 +55,8 @@ pub struct Run {
     /// Only this system of the scenario.
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
-    /// Simulated bytes over real ones, such as 1/2000, instead of the scenario's own scale.
-    #[arg(long, value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
-    pub scale: Option<Quantity<Ratio>>,
+    #[command(flatten)]
+    pub scale: Rescale,
     /// Folder of the records.
     #[arg(long, default_value = "out", value_name = "DIR")]
     pub out: PathBuf,
@@ -72,7 +72,7 @@ pub struct Run {
 
 /// Move every assumed figure of a scenario's profiles, one at a time, and print how far the published values move.
 ///
-/// Each figure costs a simulation: a smaller --scale, one --system and --only make it affordable.
+/// Each figure costs a simulation: a smaller --scale, a shorter --window, one --system and --only make it affordable.
 #[derive(Debug, Args)]
 pub struct Sensitivity {
     /// Names from `orrery list`, or YAML files.
@@ -81,12 +81,14 @@ pub struct Sensitivity {
     /// By how much each figure is raised.
     #[arg(long, default_value = "20 %", value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
     pub by: Quantity<Ratio>,
-    /// Simulated bytes over real ones, such as 1/5000, instead of the scenario's own scale.
-    #[arg(long, value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
-    pub scale: Option<Quantity<Ratio>>,
+    #[command(flatten)]
+    pub scale: Rescale,
     /// Only this system of the scenario.
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
+    /// Only the values of this phase; phases behind it are not run.
+    #[arg(long, value_name = "NAME")]
+    pub phase: Option<String>,
     /// Only figures whose name has this in it, such as `costs` or `data disk`.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
@@ -98,6 +100,24 @@ pub struct Sensitivity {
     pub jobs: Option<std::num::NonZeroUsize>,
     #[command(flatten)]
     pub profiles: ProfileFolder,
+}
+
+/// A smaller or larger experiment than the scenario's own.
+#[derive(Debug, Args)]
+pub struct Rescale {
+    /// Simulated bytes over real ones, such as 1/2000, instead of the scenario's own scale.
+    #[arg(long, value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
+    scale: Option<Quantity<Ratio>>,
+    /// What a timed phase measures at least, in virtual time, such as 300ms, instead of the scenario's own window.
+    #[arg(long, value_name = "TIME", value_parser = Duration::parse)]
+    window: Option<Duration>,
+}
+
+impl Rescale {
+    pub fn apply(&self, scale: &mut Scale) {
+        scale.data = self.scale.unwrap_or(scale.data);
+        scale.window = self.window.unwrap_or(scale.window);
+    }
 }
 
 /// Read scenarios and say what is wrong with them, or nothing.

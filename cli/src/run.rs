@@ -8,9 +8,8 @@ use std::thread;
 use std::time::Instant;
 
 use hwprofiles::Profiles;
-use hwprofiles::quantity::{Quantity, Ratio};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use scenarios::{Experiment, RunRecord, Timing, load};
+use scenarios::{Experiment, RunRecord, Scale, Timing, load};
 
 use crate::args;
 use crate::exit::{Code, Failure};
@@ -22,9 +21,8 @@ pub fn profiles(folder: &args::ProfileFolder) -> Result<Profiles, Failure> {
     }
 }
 
-/// `data`: the scale of its data, instead of the scenario's own.
-pub fn read(name: &str, profiles: &Profiles, data: Option<Quantity<Ratio>>) -> Result<Experiment, Failure> {
-    let experiment = load::find(name).and_then(|document| load::read_at(&document, profiles, data));
+pub fn read(name: &str, profiles: &Profiles, rescale: impl FnOnce(&mut Scale)) -> Result<Experiment, Failure> {
+    let experiment = load::find(name).and_then(|document| load::read_at(&document, profiles, rescale));
     experiment.map_err(|error| Failure { code: Code::Invalid, report: error })
 }
 
@@ -33,7 +31,7 @@ pub fn check(args: &args::Check) -> Result<(), Failure> {
     let all: Vec<String> = load::names().map(str::to_string).collect();
     let names = if args.scenarios.is_empty() { &all } else { &args.scenarios };
     for name in names {
-        let experiment = read(name, &profiles, None)?;
+        let experiment = read(name, &profiles, |_| ())?;
         println!("{name}: {} phases, {} systems, valid", experiment.scenario.phases.len(), experiment.runs.len());
     }
     Ok(())
@@ -55,7 +53,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     let mut jobs = Vec::new();
     let every: Vec<String> = load::names().map(str::to_string).collect();
     for name in if args.all { &every } else { &args.scenarios } {
-        let experiment = read(name, &profiles, args.scale)?;
+        let experiment = read(name, &profiles, |scale| args.scale.apply(scale))?;
         if args.all && experiment.scenario.bench.is_none() {
             continue;
         }

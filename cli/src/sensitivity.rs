@@ -1,8 +1,10 @@
 //! `orrery sensitivity`: how far a scenario's published values move when what was assumed moves.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hwprofiles::Assumed;
+use indicatif::{ProgressBar, ProgressStyle};
 use scenarios::{Comparison, Metric, Part, Run};
 use serde::Serialize;
 
@@ -49,20 +51,27 @@ pub fn run(args: &args::Sensitivity) -> Result<(), Failure> {
     let profiles = run::profiles(&args.profiles)?;
     let mut jobs = Vec::new();
     for name in &args.scenarios {
-        let experiment = run::read(name, &profiles, args.scale)?;
+        let experiment = run::read(name, &profiles, |scale| args.scale.apply(scale))?;
         let wanted = |run: &Run| args.system.as_ref().is_none_or(|system| run.system.name == *system);
-        for run in experiment.runs.into_iter().filter(wanted).map(Run::up_to_references) {
+        for run in experiment.runs.into_iter().filter(wanted) {
+            let run = run.up_to_references(args.phase.as_deref());
             if !run.phases.is_empty() {
                 add_jobs(&mut jobs, run, args);
             }
         }
     }
     if jobs.is_empty() {
-        let help = "add `reference:` to the scenario, or choose another with --system";
+        let help = "add `reference:` to the scenario, or choose others with --system and --phase";
         return Err(Failure::with_help(Code::Usage, "nothing was published about these runs", help));
     }
-    let simulate = |job: &Job| sim::scenario::run(&job.run, job.seed, &|_, _| ());
+    let bar = progress(jobs.len());
+    let simulate = |job: &Job| {
+        let ran = sim::scenario::run(&job.run, job.seed, &|_, _| ());
+        bar.inc(1);
+        ran
+    };
     let done = run::side_by_side(&jobs, args.jobs, |_| 0, simulate);
+    bar.finish_and_clear();
     let mut values: Vec<Option<Vec<Comparison>>> = Vec::new();
     for (job, ran) in jobs.iter().zip(done) {
         match (ran, &job.moved) {
@@ -84,6 +93,15 @@ pub fn run(args: &args::Sensitivity) -> Result<(), Failure> {
     }
     print!("{}", tables(&changes, args.by.f64()));
     Ok(())
+}
+
+/// Hidden where nobody looks at a terminal.
+fn progress(simulations: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} simulations, {eta} left");
+    let bar = ProgressBar::new(simulations as u64);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
 }
 
 fn add_jobs(jobs: &mut Vec<Job>, run: Run, args: &args::Sensitivity) {

@@ -46,7 +46,7 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
     let place = place(args, &profiles)?;
     let mut jobs = Vec::new();
     for name in names(args)? {
-        let mut experiment = run::read(&name, &profiles, None)?;
+        let mut experiment = run::read(&name, &profiles, |_| ())?;
         // Which of several systems a report compares does not matter: it is the place's that runs.
         let run = experiment.runs.remove(0);
         let mut run = match &place {

@@ -31,7 +31,8 @@ pub struct System<C = CostTable> {
     pub shares: Shares,
     /// How long a task may run before it lets others go first; absent: as long as the engine's own.
     pub task_quota: Option<Figure<Time>>,
-    /// How long an idle shard looks for work before it sleeps; absent: not at all.
+    /// How long an idle shard looks for work before it sleeps, which its core's other thread feels as work; absent: not at
+    /// all.
     pub busy_poll: Option<Figure<Time>>,
     /// How long a shard runs tasks before it hands over what they sent and takes what came, if there are so many that
     /// are ready; absent: sends leave, and receives end, at once.

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::{fs, io};
 
 use hwprofiles::document::{Document, DocumentError};
-use hwprofiles::quantity::{Quantity, Ratio};
 use hwprofiles::{Disk, Family, Figure, Instance, Profiles, Standing, System, UnknownProfile, nearest};
 
 use crate::generate::Keys;
 use crate::model::{CommitlogSync, Meanwhile, PerLoader, Phase, Scenario, Ycsb};
 use crate::run::{PhasePlan, Run};
+use crate::scale::Scale;
 use crate::stress;
 use crate::workload::{Arrival, CONNECTIONS_PER_HOST, Consistency, Row, Workload};
 
@@ -56,13 +56,13 @@ pub fn find(name_or_path: &str) -> Result<Document> {
 }
 
 pub fn read(document: &Document, profiles: &Profiles) -> Result<Experiment> {
-    read_at(document, profiles, None)
+    read_at(document, profiles, |_| ())
 }
 
-/// The same at another scale of its data: simulated bytes over real ones.
-pub fn read_at(document: &Document, profiles: &Profiles, data: Option<Quantity<Ratio>>) -> Result<Experiment> {
+/// The same at another scale.
+pub fn read_at(document: &Document, profiles: &Profiles, rescale: impl FnOnce(&mut Scale)) -> Result<Experiment> {
     let mut scenario: Scenario = document.parse()?;
-    scenario.scale.data = data.unwrap_or(scenario.scale.data);
+    rescale(&mut scenario.scale);
     let reader = Reader { document, scenario: &scenario, profiles };
     let runs = reader.runs()?;
     Ok(Experiment { scenario, document: document.clone(), runs })

@@ -59,8 +59,10 @@ impl Run {
         Some(run)
     }
 
-    /// The same run without the phases behind the last one that a reference names.
-    pub fn up_to_references(mut self) -> Run {
+    /// The same run without the phases behind the last one that a reference names, and with the references of `phase`
+    /// only, if one is wanted.
+    pub fn up_to_references(mut self, phase: Option<&str>) -> Run {
+        self.references.retain(|reference| phase.is_none_or(|phase| reference.phase == phase));
         let is_named = |name: &str| self.references.iter().any(|reference| reference.phase == name);
         let last = self.phases.iter().rposition(|phase| phase.reported().iter().any(|(name, _)| is_named(name)));
         self.phases.truncate(last.map_or(0, |last| last + 1));
@@ -78,8 +80,12 @@ mod tests {
     #[test]
     fn what_is_moved_is_one_figure_of_one_part() {
         let document = load::find("lowend/read-small").unwrap();
-        let run = load::read(&document, &Profiles::embedded()).unwrap().runs.remove(1).up_to_references();
-        assert_eq!(run.phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>(), ["populate", "read-small"]);
+        let run = load::read(&document, &Profiles::embedded()).unwrap().runs.remove(1).up_to_references(None);
+        let names = |run: &Run| run.phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&run), ["populate", "read-small"]);
+        let first = run.clone().up_to_references(Some("populate"));
+        assert_eq!((names(&first), first.references.len()), (vec!["populate".to_string()], 1));
+        assert!(run.clone().up_to_references(Some("read-large")).phases.is_empty());
         let all = run.assumed();
         let named = |part: Part, path: &str| all.iter().any(|(p, assumed)| *p == part && assumed.path == path);
         assert!(named(Part::System, "costs.work.compaction") && named(Part::Network, "rtt"));

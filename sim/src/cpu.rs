@@ -29,13 +29,13 @@ pub struct CpuModel {
     pub contention: Option<ContentionModel>,
 }
 
-/// Costs are those of a thread whose sibling is busy.
+/// Costs are those of a thread whose sibling is awake: that it polls for work is work to the other.
 #[derive(Clone, Copy, Debug)]
 pub struct SiblingModel {
     pub cores: usize,
     /// Threads that no shard has, for interrupts: the first ones, core by core.
     pub reserved: usize,
-    /// What work takes of its cost while the sibling idles.
+    /// What work takes of its cost while the sibling sleeps.
     pub alone: f64,
 }
 

@@ -199,7 +199,7 @@ impl Host {
         }
     }
 
-    /// What work takes of its cost in a run of a shard's CPU that begins now: less while the core's other thread idles.
+    /// What work takes of its cost in a run of a shard's CPU that begins now: less while the core's other thread sleeps.
     /// Interrupts have the first threads, shards the others, core by core.
     #[inline]
     pub fn pace(&self, seat: &Seat, now: u64) -> Pace {
@@ -219,11 +219,11 @@ impl Host {
     fn sibling_factor(&self, seat: &Seat, now: u64) -> f64 {
         let Some(siblings) = &self.model.cpu.siblings else { return 1.0 };
         let sibling = (siblings.reserved + seat.index) ^ 1;
-        let is_busy = match sibling.checked_sub(siblings.reserved) {
+        let is_awake = match sibling.checked_sub(siblings.reserved) {
             None => self.nic.borrow().is_interrupted(sibling, now),
-            Some(index) => self.seats.borrow().get(index).is_some_and(|other| other.is_busy(now)),
+            Some(index) => self.seats.borrow().get(index).is_some_and(|other| other.is_awake(now)),
         };
-        if is_busy { 1.0 } else { siblings.alone }
+        if is_awake { 1.0 } else { siblings.alone }
     }
 
     /// The same for a run on a pool in which `busy` CPUs are at work, this one among them. The kernel gives threads

@@ -269,9 +269,10 @@ impl Seat {
         self.host.model.idle.wake_ns(idle_ns, || self.wake_random.borrow_mut().next_u64())
     }
 
-    /// Its CPU works, or will at once.
-    pub fn is_busy(&self, now: u64) -> bool {
-        self.cpu_free_at.get() > now || self.is_ready.get() || self.run_at.get() != NEVER
+    /// Its CPU works, or will at once, or looks for work before it sleeps.
+    pub fn is_awake(&self, now: u64) -> bool {
+        let sleeps_at = self.cpu_free_at.get().saturating_add(self.host.model.idle.busy_poll_ns);
+        sleeps_at > now || self.is_ready.get() || self.run_at.get() != NEVER
     }
 
     /// The kernel takes the CPU for `ns`: what runs is held up.
