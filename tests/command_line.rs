@@ -223,4 +223,9 @@ fn sensitivity_moves_what_was_assumed() {
     let change = lines[1]["change"].as_f64().expect("a number");
     // Twice the way: between the client and the node, and between nodes.
     assert!(change > 0.2, "{change}");
+    let shorter = |more: &[&str]| run(folder.path(), &[&arguments[..], more].concat());
+    let (code, shown, said) = shorter(&["--window", "200ms", "--phase", "read"]);
+    assert_eq!((code, shown.lines().count()), (Some(0), 2), "{said}");
+    let (code, _, said) = shorter(&["--phase", "write"]);
+    assert_eq!(code, Some(2), "nothing is given of this phase: {said}");
 }
