@@ -153,7 +153,7 @@ impl Cost {
         let rest = &text[amounts.len()..];
         let (fixed, per_byte) = match amounts.split_once('+') {
             Some((fixed, per_byte)) => (Some(fixed), Some(per_byte)),
-            None if amounts.contains("/B") || amounts.contains("/KiB") => (None, Some(amounts)),
+            None if amounts.contains('/') => (None, Some(amounts)),
             None => (Some(amounts), None),
         };
         // Standing and source are read by the figure of whichever part is there.
@@ -245,6 +245,7 @@ mod tests {
         assert_eq!(parts("1.2 us + 0.4 ns/B | assumed | why"), (1200.0, 0.4));
         assert_eq!(parts("300 ns | assumed | why"), (300.0, 0.0));
         assert_eq!(parts("2 ns/B | measured | here"), (0.0, 2.0));
+        assert_eq!(parts("1 us + 80 ns/entry | measured | here"), (1000.0, 80.0));
         assert!(Cost::parse("300 ns | assumed").is_err());
         assert!(Cost::parse("300 | assumed | why").unwrap_err().contains("no unit"));
     }

@@ -78,9 +78,9 @@ dimension!(
     [("GHz", 1.0), ("MHz", 1e-3)]
 );
 dimension!(
-    /// Base unit: nanoseconds a byte.
+    /// Base unit: nanoseconds a byte, or whatever else a kind of work is counted in.
     TimePerByte, "time per byte", "0.5 ns/B", false,
-    [("ns/B", 1.0), ("us/KiB", 1e3 / KIB)]
+    [("ns/B", 1.0), ("us/KiB", 1e3 / KIB), ("ns/entry", 1.0)]
 );
 dimension!(
     /// Base unit: bytes an operation.

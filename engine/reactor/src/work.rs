@@ -71,7 +71,7 @@ works! {
     RowRead = "row-read",
     /// Asking one SSTable's bloom filter.
     BloomProbe = "bloom-probe",
-    /// Finding a partition through one SSTable's summary and index.
+    /// Finding a partition through one SSTable's summary and index. Amount in entries parsed that were not in the cache.
     SstableIndex = "sstable-index",
     /// Decoding rows from one SSTable's data.
     SstableRead = "sstable-read",

@@ -256,12 +256,10 @@ impl BlockFile {
         self.unit - (position % self.unit as u64) as usize
     }
 
-    /// How many of `len` bytes from `offset` the cache does not have.
-    pub fn uncached_bytes(&self, offset: u64, len: usize) -> u64 {
+    /// Whether the cache has all of `len` bytes from `offset`.
+    pub fn is_cached(&self, offset: u64, len: usize) -> bool {
         let (unit, end) = (self.unit as u64, offset.saturating_add(len as u64).min(self.len));
-        let units = offset / unit..end.div_ceil(unit);
-        let missing = units.filter(|at| !self.cache.contains(self.kind, self.name, *at));
-        missing.map(|at| ((at + 1) * unit).min(end).saturating_sub((at * unit).max(offset))).sum()
+        (offset / unit..end.div_ceil(unit)).all(|at| self.cache.contains(self.kind, self.name, at))
     }
 
     /// `len` bytes from `offset`, fewer at the end of the file.

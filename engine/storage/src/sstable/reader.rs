@@ -242,8 +242,8 @@ impl Sstable {
         let (mut window_start, mut at) = (from, from);
         // The position of the key, and its promoted index's place and length.
         let mut found: Option<(u64, u64, u64)> = None;
-        // Of the index, what is not in the cache: that has to be checked and parsed.
-        let mut read = 0;
+        // Entries parsed out of what the cache did not have.
+        let (mut parsed, mut is_cached) = (0, true);
         while at < to {
             let rest = window.get((at - window_start) as usize..).unwrap_or_default();
             let mut reader = Reader::new(rest);
@@ -253,14 +253,15 @@ impl Sstable {
                 }
                 // An entry's head is below 64 KiB and 20 bytes: twice what was too little is soon enough.
                 let len = (to - at).min(INDEX_READ.max(rest.len() as u64 * 2));
-                read += self.index.uncached_bytes(at, len as usize);
+                is_cached = self.index.is_cached(at, len as usize);
                 window = self.index.read(at, len as usize).await?;
                 window_start = at;
                 continue;
             };
+            parsed += u64::from(!is_cached);
             if let Some((start, promoted, len)) = found {
                 let end = Some(entry.position);
-                reactor::charge(Work::SstableIndex, read);
+                reactor::charge(Work::SstableIndex, parsed);
                 return self.place(start, end, promoted, len).await.map(Some);
             }
             let head_end = at + (rest.len() - reader.rest.len()) as u64;
@@ -269,7 +270,7 @@ impl Sstable {
             }
             at = head_end.saturating_add(entry.promoted_len);
         }
-        reactor::charge(Work::SstableIndex, read);
+        reactor::charge(Work::SstableIndex, parsed);
         let Some((start, promoted, len)) = found else { return Ok(None) };
         let end = (to == self.index.len).then_some(self.data.len);
         self.place(start, end, promoted, len).await.map(Some)

@@ -15,6 +15,8 @@ use crate::data::codec::Reader;
 const INTERVAL: u64 = 128;
 /// Bytes of data for a byte of summary.
 const DATA_PER_BYTE: u64 = 2000;
+/// Of a sample beside its key: the position and the key's length.
+const HEAD_BYTES: u64 = 10;
 /// `Downsampling.BASE_SAMPLING_LEVEL`: nothing is left out.
 const SAMPLING_LEVEL: u32 = 128;
 
@@ -48,8 +50,7 @@ impl Summary {
         if first || self.skipped >= INTERVAL || data_position >= self.due_at {
             self.push(token, key, index_position);
             self.skipped = 0;
-            // Key, token, offset, position.
-            self.due_at = data_position + DATA_PER_BYTE * (key.len() as u64 + 20);
+            self.due_at = data_position + DATA_PER_BYTE * (key.len() as u64 + HEAD_BYTES);
         }
     }
 
@@ -168,10 +169,10 @@ mod tests {
             assert!(to.is_none_or(|to| to - from == 1280));
             assert!(read.seek(*token) <= position + 10);
         }
-        // Large partitions have more samples: 48,000 bytes of data for 24 of summary.
+        // Large partitions have more samples: 28,000 bytes of data for 14 of summary.
         let mut summary = Summary::default();
         for (at, (token, key)) in keys.iter().enumerate() {
-            summary.add(*token, key, at as u64 * 10, at as u64 * 12_000);
+            summary.add(*token, key, at as u64 * 10, at as u64 * 7_000);
         }
         assert_eq!(summary.tokens.len(), 250);
         assert_eq!(read.find(Token(i64::MIN), b""), None);
