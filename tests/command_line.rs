@@ -142,6 +142,7 @@ phases:
   - {name: d, ycsb: d, records: 1000000, arrival: {closed: 20}, duration: 10s}
   - {name: e, ycsb: e, records: 1000000, arrival: {closed: 20}, duration: 10s}
   - {name: f, ycsb: f, records: 1000000, arrival: {open: 2k/s}, duration: 10s}
+  - {name: compacting, mix: {read: 1}, keys: {uniform: {from: 1, to: 1000000}}, arrival: {open: 2k/s}, duration: 10h, meanwhile: {major_compaction: {node: 1}}}
   - name: rate
     mix: {write: 1, read: 1}
     keys: {uniform: {from: 1, to: 1000000}}
@@ -162,13 +163,15 @@ fn values(folder: &Path, scenario: &str) -> BTreeMap<(String, String), f64> {
     lines.map(|l| ((field(&l, "phase"), field(&l, "metric")), l["value"].as_f64().expect("a number"))).collect()
 }
 
-/// No operation of the run recorded in a folder failed.
-fn without_errors(folder: &Path) {
+/// The phases of the run recorded in a folder, none of whose operations failed.
+fn without_errors(folder: &Path) -> Vec<serde_json::Value> {
     let record = fs::read_to_string(&find(folder, "record.json")[0]).expect("a record");
     let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
-    for phase in record["phases"].as_array().expect("phases") {
+    let phases = record["phases"].as_array().expect("phases");
+    for phase in phases {
         assert_eq!(phase["errors"], serde_json::json!({}), "{}", phase["name"]);
     }
+    phases.clone()
 }
 
 #[test]
@@ -189,7 +192,10 @@ fn every_kind_of_load_runs() {
     for side in ["rate-write-slo", "rate-read-slo"] {
         assert_eq!(value(side, "max_throughput_p99_under_10ms"), 10_000.0, "{side}: far below what it can do");
     }
-    without_errors(folder.path());
+    let phases = without_errors(folder.path());
+    let compacting = phases.iter().find(|phase| phase["name"] == "compacting").expect("the phase");
+    let lasted = compacting["duration_ns"].as_u64().expect("a number");
+    assert!((20_000_000..10_000_000_000).contains(&lasted), "as long as the compaction, not 36 s: {lasted} ns");
 }
 
 #[test]

@@ -213,7 +213,7 @@ pub struct Phase {
     /// writes and reads has two results, `NAME-write-slo` and `NAME-read-slo`.
     #[serde(default)]
     pub search: Option<Search>,
-    /// Begins with the measured part of the phase.
+    /// Begins with the measured part of the phase, which ends with it, and with `duration` at the latest.
     #[serde(default)]
     pub meanwhile: Option<Meanwhile>,
     /// Compacts everything behind the phase, and measures the disk space again.

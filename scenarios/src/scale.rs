@@ -6,8 +6,10 @@
 //! Three floors keep a scaled run meaningful, each a stated rule:
 //! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says otherwise), after a warm-up
 //!    of at least `warmup` (3 s), so that queues settle, caches fill (rule 2 leaves more hot partitions than the scale
-//!    says) and percentiles have samples. `time` divides the duration of timed phases by another number than `data`,
-//!    where what they load has settled long before a quotient of theirs.
+//!    says) and percentiles have samples. For phases that write a scenario should name floors no longer than their scaled
+//!    durations: else they write more than in full size, and leave more SSTables to what follows. `time` divides the
+//!    duration of timed phases by another number than `data`, where what they load has settled long before a quotient
+//!    of theirs.
 //! 2. A Gaussian keeps a standard deviation of at least 100 partitions for each shard of a server (or its own, if
 //!    smaller): with fewer hot partitions than that, single shards would run hot in a way that the full-size experiment
 //!    does not. A system without shards keeps few, so that its scaled page cache holds them as the real one does.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use hwprofiles::CommitlogSync;
 use reactor::sync::Notify;
 use reactor::{Group, Work};
-use scenarios::client::{Client, ClientError, PhaseShare, Target, create_schema};
+use scenarios::client::{Client, ClientError, PhaseShare, SharedPhase, Target, create_schema};
 use scenarios::model::{Meanwhile, Quiesce};
 use scenarios::{Kind, Metric, PhaseRecord, Recorder, Run, RunRecord, Side};
 use server::NodeConfig;
@@ -253,11 +253,11 @@ impl<'a> Simulation<'a> {
         let name = plan.name.as_str();
         let board = &self.board;
         let mut parts = 0;
-        let mut watched = None;
+        let mut shared = Vec::new();
         for loader in 0..self.loaders.len() {
             let shares = self.run.shares_at(index, loader, step, rate);
             parts += shares.len();
-            watched = shares.first().map(|share| share.shared.clone()).or(watched);
+            shared.extend(shares.first().map(|share| share.shared.clone()));
             for (shard, share) in shares.into_iter().enumerate() {
                 board.shares.borrow_mut()[loader][shard] = Some(share);
             }
@@ -269,7 +269,7 @@ impl<'a> Simulation<'a> {
         let tell = || {
             watch.borrow_mut().look(self.world.now(), || self.counters());
             let part = match plan.workloads.first() {
-                Some(workload) => match (workload.duration_ns, workload.operations, &watched) {
+                Some(workload) => match (workload.duration_ns, workload.operations, shared.last()) {
                     (Some(duration), ..) => (self.world.now() - start) as f64 / duration as f64,
                     (_, Some(all), Some(shared)) => 1.0 - shared.left().min(all) as f64 / all as f64,
                     _ => 0.0,
@@ -282,12 +282,16 @@ impl<'a> Simulation<'a> {
         if plan.warmup_ns > 0 {
             self.wait_telling(name, || self.world.now() >= measured_from, tell)?;
         }
-        if let Some(Meanwhile::MajorCompaction { node }) = plan.meanwhile {
-            self.spawn_compaction(node as usize - 1);
-        }
         let before = self.counters();
         let measures = self.measures();
         let from = self.world.now();
+        let compacted = || board.compacted.get() == self.run.shards().0 as usize;
+        if let Some(Meanwhile::MajorCompaction { node }) = plan.meanwhile {
+            board.compacted.set(0);
+            self.spawn_compaction(node as usize - 1);
+            self.wait_telling(name, || compacted() || board.done.get() == parts, tell)?;
+            shared.iter().for_each(SharedPhase::end);
+        }
         self.wait_telling(name, || board.done.get() == parts, tell)?;
         let recorders = std::mem::take(&mut *board.recorders.borrow_mut()).into_iter();
         let measured = recorders.filter(|(loader, _)| *loader < plan.workloads.len());
@@ -302,6 +306,10 @@ impl<'a> Simulation<'a> {
         record.work_us = self.work(&before, &after, record.measured);
         record.further.extend(self.measures().since(&measures));
         record.further.extend(of_resources(&record.resources));
+        if let Some(Meanwhile::MajorCompaction { .. }) = plan.meanwhile {
+            // What the load was too short for is not to go on in the next phase.
+            self.wait(name, compacted)?;
+        }
         Ok(record)
     }
 

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use reactor::uring::Awake;
-use scenarios::client::{PhaseShare, Target};
+use scenarios::client::{PhaseShare, SharedPhase, Target};
 use scenarios::model::{Meanwhile, Quiesce};
 use scenarios::{Kind, PhasePlan, PhaseRecord, Run, RunRecord};
 
@@ -239,7 +239,7 @@ impl Real<'_> {
             let own = run.shares(index, loader).into_iter().enumerate();
             shares.extend(own.map(|(shard, share)| (loader * of_loader + shard, share)));
         }
-        let watched = shares.first().map(|(_, share)| share.shared.clone());
+        let shared: Vec<SharedPhase> = shares.iter().map(|(_, share)| share.shared.clone()).collect();
         let start_ns = self.began.elapsed().as_nanos() as u64;
         let (start, warmup) = (Instant::now(), Duration::from_nanos(plan.warmup_ns));
         let mut meanwhile = Beside::new(plan, self.servers);
@@ -258,8 +258,11 @@ impl Real<'_> {
                 watch.inspect(|watch| begin(watch));
                 meanwhile.begin(&run.keyspace);
             }
+            if meanwhile.is_over() {
+                shared.iter().for_each(SharedPhase::end);
+            }
             let part = match plan.workloads.first() {
-                Some(workload) => match (workload.duration_ns, workload.operations, &watched) {
+                Some(workload) => match (workload.duration_ns, workload.operations, shared.first()) {
                     (Some(duration), ..) => start.elapsed().as_nanos() as f64 / duration as f64,
                     (_, Some(all), Some(shared)) => 1.0 - shared.left().min(all) as f64 / all as f64,
                     _ => 0.0,
@@ -354,6 +357,10 @@ impl Beside {
         let Some(api) = self.api else { return };
         let target = format!("/storage_service/keyspace_compaction/{keyspace}?flush_memtables=false");
         self.asked = Some(thread::spawn(move || http::ask(api, "POST", &target)));
+    }
+
+    fn is_over(&self) -> bool {
+        self.asked.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// What was left out.

@@ -60,6 +60,11 @@ impl SharedPhase {
         self.left.load(Ordering::Relaxed)
     }
 
+    /// No shard begins another operation.
+    pub fn end(&self) {
+        self.left.store(0, Ordering::Relaxed);
+    }
+
     fn take_one(&self) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
