@@ -79,6 +79,11 @@ fn a_bad_command_line_exits_with_2() {
         assert_eq!(code, Some(2), "{arguments:?}: {said}");
         assert!(shown.is_empty() && said.contains("Usage") || said.contains("--help"), "{arguments:?}: {said}");
     }
+    // Told before anything is simulated.
+    fs::write(folder.path().join("tiny.yaml"), SCENARIO).expect("the folder is ours");
+    let (code, shown, said) = run(folder.path(), &["run", "tiny.yaml", "--out", "tiny.yaml"]);
+    assert_eq!((code, shown.as_str()), (Some(2), ""), "{said}");
+    assert!(said.contains("tiny.yaml cannot be made") && said.contains("--out"), "{said}");
 }
 
 #[test]

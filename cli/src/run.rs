@@ -1,7 +1,10 @@
 //! `orrery run` and `orrery check`: scenarios in simulation.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -12,7 +15,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use scenarios::{Experiment, RunRecord, Scale, Timing, load};
 
 use crate::args;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, with_causes};
 
 pub fn profiles(folder: &args::ProfileFolder) -> Result<Profiles, Failure> {
     match &folder.folder {
@@ -76,6 +79,11 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
             jobs.push(Job { seed: args.seed.unwrap_or(run.seed), run, bar });
         }
     }
+    // Not after the work is done.
+    fs::create_dir_all(&args.out).map_err(|error| {
+        let message = format!("the folder {} cannot be made: {error}", args.out.display());
+        Failure::with_help(Code::Usage, message, "name another one with --out")
+    })?;
     let (records, failed) = run_all(&jobs, args);
     let _ = bars.clear();
     report(&records, args)?;
@@ -88,11 +96,14 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
 /// Runs the jobs side by side; records and failures come in the jobs' order.
 fn run_all(jobs: &[Job], args: &args::Run) -> (Vec<(RunRecord, Timing)>, Vec<String>) {
     let (mut records, mut failed) = (Vec::new(), Vec::new());
-    let done = side_by_side(jobs, args.jobs, |job| work(&job.run), run_one);
+    let done = side_by_side(jobs, args.jobs, |job| work(&job.run), |job| run_one(job, &args.out));
     for (Job { run, seed, .. }, result) in jobs.iter().zip(done) {
         match result {
             Ok(record) => records.push(record),
-            Err(error) => failed.push(format!("{} on {}, seed {seed}: {error}", run.scenario, run.system.name)),
+            Err(error) => {
+                let cause = with_causes(error.as_ref());
+                failed.push(format!("{} on {}, seed {seed}: {cause}", run.scenario, run.system.name));
+            }
         }
     }
     (records, failed)
@@ -137,7 +148,8 @@ fn work(run: &scenarios::Run) -> u64 {
     run.phases.iter().flat_map(|phase| &phase.workloads).map(of).sum()
 }
 
-fn run_one(job: &Job) -> Result<(RunRecord, Timing), sim::scenario::RunError> {
+/// Its files are there when it is done, whatever becomes of the others.
+fn run_one(job: &Job, out: &Path) -> Result<(RunRecord, Timing), Box<dyn Error + Send + Sync>> {
     let began = Instant::now();
     let bar = job.bar.clone();
     let ran = sim::scenario::run(&job.run, job.seed, &move |phase, part| {
@@ -155,19 +167,19 @@ fn run_one(job: &Job) -> Result<(RunRecord, Timing), sim::scenario::RunError> {
         events_per_s: ran.record.kernel_events as f64 / wall_s,
         operations_per_s: ran.operations as f64 / wall_s,
     };
+    reports::write(out, &ran.record, Some(&timing))?;
     Ok((ran.record, timing))
 }
 
 fn report(records: &[(RunRecord, Timing)], args: &args::Run) -> Result<(), Failure> {
     let mut by_scenario: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     for (record, timing) in records {
-        let folder = reports::write(&args.out, record, Some(timing)).map_err(Failure::unexpected)?;
         by_scenario.entry(&record.scenario).or_default().push(record);
         if args.json {
             print!("{}", reports::json_lines(record));
         } else if !args.all {
             println!("{}", reports::run_table(record, Some(timing)));
-            println!("record: {}\n", folder.join("record.json").display());
+            println!("record: {}\n", reports::folder(&args.out, record).join("record.json").display());
         }
     }
     for records in by_scenario.values() {
