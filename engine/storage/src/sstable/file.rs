@@ -256,10 +256,10 @@ impl BlockFile {
         self.unit - (position % self.unit as u64) as usize
     }
 
-    /// Whether the cache has all of `len` bytes from `offset`.
+    /// Whether the cache has all of `len` bytes from `offset`, as far as the file goes.
     pub fn is_cached(&self, offset: u64, len: usize) -> bool {
         let (unit, end) = (self.unit as u64, offset.saturating_add(len as u64).min(self.len));
-        (offset / unit..end.div_ceil(unit)).all(|at| self.cache.contains(self.kind, self.name, at))
+        offset >= end || (offset / unit..end.div_ceil(unit)).all(|at| self.cache.contains(self.kind, self.name, at))
     }
 
     /// `len` bytes from `offset`, fewer at the end of the file.

@@ -351,6 +351,7 @@ fn tells_what_the_cache_has() {
         let len = index.len as usize;
         assert!(!index.is_cached(0, len + 1000));
         assert!(!index.is_cached(10, 5));
+        assert!(index.is_cached(index.len + 10, 5), "nothing is there");
         index.read(0, 1).await.unwrap();
         assert!(index.is_cached(0, 1));
         assert_eq!(index.is_cached(0, len), len <= crate::cache::BLOCK);
