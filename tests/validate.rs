@@ -70,7 +70,7 @@ fn both_worlds_are_measured_and_the_exit_code_follows_from_the_errors() {
 }
 
 #[test]
-fn servers_that_nobody_reaches_exit_with_8_and_a_bad_list_of_them_with_3() {
+fn what_cannot_be_is_told_before_anything_is_measured() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("tiny.yaml"), SCENARIO).expect("the folder is ours");
     fs::write(folder.path().join("bad.yaml"), "nodes: [127.0.0.1]\nsytem: orrery\n").expect("the folder is ours");
@@ -78,6 +78,10 @@ fn servers_that_nobody_reaches_exit_with_8_and_a_bad_list_of_them_with_3() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("bad.yaml:2:1") && said.contains("system"), "{said}");
+    let output = orrery(folder.path(), &["validate", "tiny.yaml", "--out", "tiny.yaml/out"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "before anything is measured: {said}");
+    assert!(said.contains("tiny.yaml/out") && said.contains("--out"), "{said}");
     // Nobody listens on the discard port of an address that is nobody's.
     fs::write(folder.path().join("none.yaml"), "nodes: ['127.99.99.99:9']\n").expect("the folder is ours");
     let output = orrery(folder.path(), &["validate", "tiny.yaml", "--hosts", "none.yaml"]);

@@ -98,8 +98,6 @@ fn drive(args: &Bench, target: &Target, workload: &Workload, warmup_ns: u64) -> 
 struct Progress {
     bar: ProgressBar,
     began: Instant,
-    /// Operations left at the start.
-    whole: u64,
 }
 
 impl Progress {
@@ -110,11 +108,11 @@ impl Progress {
         bar.set_draw_target(if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
         let template = "{bar:40} {percent:>3} % {msg}";
         bar.set_style(ProgressStyle::with_template(template).expect("a constant template"));
-        Self { bar, began: Instant::now(), whole: shared.left() }
+        Self { bar, began: Instant::now() }
     }
 
     fn draw(&self, shared: &SharedPhase) {
-        let begun = self.whole - shared.left();
+        let begun = shared.begun();
         let elapsed = self.began.elapsed();
         let by_count = shared.workload.operations.is_some();
         self.bar.set_position(if by_count { begun } else { elapsed.as_millis() as u64 });

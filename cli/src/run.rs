@@ -79,11 +79,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
             jobs.push(Job { seed: args.seed.unwrap_or(run.seed), run, bar });
         }
     }
-    // Not after the work is done.
-    fs::create_dir_all(&args.out).map_err(|error| {
-        let message = format!("the folder {} cannot be made: {error}", args.out.display());
-        Failure::with_help(Code::Usage, message, "name another one with --out")
-    })?;
+    make_folder(&args.out)?;
     let (records, failed) = run_all(&jobs, args);
     let _ = bars.clear();
     report(&records, args)?;
@@ -91,6 +87,14 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::unexpected(failed.join("\n"))),
     }
+}
+
+/// For records: made before there are any, so that none is lost for want of a place.
+pub fn make_folder(out: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(out).map_err(|error| {
+        let message = format!("the folder {} cannot be made: {error}", out.display());
+        Failure::with_help(Code::Usage, message, "name another one with --out")
+    })
 }
 
 /// Runs the jobs side by side; records and failures come in the jobs' order.
@@ -138,7 +142,7 @@ pub fn side_by_side<T: Sync, R: Send>(
 }
 
 /// How long a run takes, compared with others: its operations, those of timed phases as far as threads tell.
-fn work(run: &scenarios::Run) -> u64 {
+pub fn work(run: &scenarios::Run) -> u64 {
     /// Of one thread, about.
     const PER_SECOND: u64 = 200;
     let of = |w: &scenarios::Workload| {

@@ -2,11 +2,8 @@
 //!
 //! Real runs come first, one after the other, with nothing beside them; simulations then share the processors.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::path::Path;
 
 use ::validate::compare;
 use ::validate::hosts::Hosts;
@@ -35,6 +32,11 @@ struct Job {
     budget: Budget,
 }
 
+struct Measured {
+    job: Job,
+    real: RunRecord,
+}
+
 /// Where a scenario really runs.
 enum Place {
     Local { machine: Box<Machine>, bounds: Bounds },
@@ -61,51 +63,75 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
         }
         jobs.push(Job { run, budget: experiment.scenario.budget });
     }
+    run::make_folder(&args.out)?;
     signal::on_stop(|| {
         local::stop_all();
         std::process::exit(130); // as a shell reports a process that SIGINT ended
     })
     .map_err(Failure::unexpected)?;
-    let mut real = Vec::new();
-    for job in &mut jobs {
-        let bar = bar(&job.run.scenario, "real");
-        let mut ran = really(&job.run, &place, args, &bar)?;
-        for _ in 0..args.again {
-            if ran.doubt == 0.0 {
-                break;
-            }
-            eprintln!("{}: again, for {}", job.run.scenario, ran.doubts.join(", "));
-            let again = really(&job.run, &place, args, &bar)?;
-            if again.doubt < ran.doubt {
-                ran = again;
+    let alone = jobs.len() == 1;
+    let (mut measured, mut failed) = (Vec::new(), Vec::new());
+    for mut job in jobs {
+        match measure(&mut job, &place, args) {
+            Ok(real) => measured.push(Measured { job, real }),
+            Err(failure) => {
+                if !alone {
+                    eprintln!("{}: failed, {}", job.run.scenario, failure.report);
+                }
+                failed.push(failure);
             }
         }
-        bar.finish_and_clear();
-        for skipped in &ran.skipped {
-            eprintln!("{}: left out {skipped}", job.run.scenario);
-        }
-        for doubt in &ran.doubts {
-            eprintln!("{}: doubtful, {doubt}", job.run.scenario);
-        }
-        if let (Place::Local { machine, .. }, Some(conditions)) = (&place, &ran.conditions) {
-            let against = machine.under(&mut job.run, conditions);
-            let [nodes, loaders] = against.taken.map(|part| part * 100.0);
-            eprint!(
-                "{}: others took {nodes:.1} % of the nodes' processors and {loaders:.1} % of the loaders'",
-                job.run.scenario
-            );
-            match against.speed {
-                Some(times) => eprintln!(", which were {times:.2} times as fast as when calibrated"),
-                None => eprintln!(),
-            }
-        }
-        real.push(ran.record);
     }
-    let mut simulated = simulate(&jobs)?;
-    for ((job, real), simulated) in jobs.iter().zip(&real).zip(&mut simulated) {
-        compare::hold(simulated, real, &job.run);
+    let simulated = run::side_by_side(&measured, None, |of| run::work(&of.job.run), |of| simulate(of, &args.out));
+    let mut done = Vec::new();
+    for (of, simulated) in measured.iter().zip(simulated) {
+        match simulated {
+            Ok(simulated) => done.push((of, simulated)),
+            Err(failure) => failed.push(failure),
+        }
     }
-    report(args, &jobs, &real, &simulated)
+    // What one of them failed at is told when the others have been.
+    let reported = report(args, &done);
+    failed.into_iter().next().map_or(reported, Err)
+}
+
+/// The real run of a scenario, again where it is doubtful. Its files are there when it is done.
+fn measure(job: &mut Job, place: &Place, args: &Validate) -> Result<RunRecord, Failure> {
+    let bar = bar(&job.run.scenario, "real");
+    let mut ran = really(&job.run, place, args, &bar)?;
+    for _ in 0..args.again {
+        if ran.doubt == 0.0 {
+            break;
+        }
+        eprintln!("{}: again, for {}", job.run.scenario, ran.doubts.join(", "));
+        let again = really(&job.run, place, args, &bar)?;
+        if again.doubt < ran.doubt {
+            ran = again;
+        }
+    }
+    bar.finish_and_clear();
+    for skipped in &ran.skipped {
+        eprintln!("{}: left out {skipped}", job.run.scenario);
+    }
+    for doubt in &ran.doubts {
+        eprintln!("{}: doubtful, {doubt}", job.run.scenario);
+    }
+    if let (Place::Local { machine, .. }, Some(conditions)) = (place, &ran.conditions) {
+        let against = machine.under(&mut job.run, conditions);
+        let [nodes, loaders] = against.taken.map(|part| part * 100.0);
+        eprint!(
+            "{}: others took {nodes:.1} % of the nodes' processors and {loaders:.1} % of the loaders'",
+            job.run.scenario
+        );
+        match against.speed {
+            Some(times) => eprintln!(", which were {times:.2} times as fast as when calibrated"),
+            None => eprintln!(),
+        }
+    }
+    // Beside each other in the folders of the records: what really ran is another system there.
+    let real = RunRecord { system: format!("{}-real", ran.record.system), ..ran.record };
+    reports::write(&args.out, &real, None).map_err(Failure::unexpected)?;
+    Ok(real)
 }
 
 fn names(args: &Validate) -> Result<Vec<String>, Failure> {
@@ -192,36 +218,24 @@ fn failure(error: RealError) -> Failure {
     }
 }
 
-/// As many side by side as there are processors; the records come in the jobs' order.
-fn simulate(jobs: &[Job]) -> Result<Vec<RunRecord>, Failure> {
-    let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Result<sim::scenario::Ran, sim::scenario::RunError>>> = Mutex::default();
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < jobs.len()) {
-                    let run = &jobs[index].run;
-                    let bar = bar(&run.scenario, "simulated");
-                    let told = bar.clone();
-                    let ran = sim::scenario::run(run, run.seed, &move |phase, part| {
-                        told.set_position((part * 1000.0) as u64);
-                        told.set_message(phase.to_string());
-                    });
-                    bar.finish_and_clear();
-                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(index, ran);
-                }
-            });
-        }
+/// The same scenario in simulation, held against what was measured. Its files are there when it is done.
+fn simulate(of: &Measured, out: &Path) -> Result<RunRecord, Failure> {
+    let run = &of.job.run;
+    let bar = bar(&run.scenario, "simulated");
+    let told = bar.clone();
+    let ran = sim::scenario::run(run, run.seed, &move |phase, part| {
+        told.set_position((part * 1000.0) as u64);
+        told.set_message(phase.to_string());
     });
-    let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let record = |(index, ran): (usize, Result<sim::scenario::Ran, sim::scenario::RunError>)| {
-        let run = &jobs[index].run;
-        let failed =
-            |error| Failure::unexpected(format!("{}, in simulation, seed {}: {error}", run.scenario, run.seed));
-        ran.map(|ran| ran.record).map_err(failed)
-    };
-    done.into_iter().map(record).collect()
+    bar.finish_and_clear();
+    let ran = ran.map_err(|error| {
+        let cause = with_causes(&error);
+        Failure::unexpected(format!("{}, in simulation, seed {}: {cause}", run.scenario, run.seed))
+    })?;
+    let mut record = ran.record;
+    compare::hold(&mut record, &of.real, run);
+    reports::write(out, &record, None).map_err(Failure::unexpected)?;
+    Ok(record)
 }
 
 fn bar(scenario: &str, world: &str) -> ProgressBar {
@@ -237,21 +251,19 @@ fn bar(scenario: &str, world: &str) -> ProgressBar {
     bar
 }
 
-fn report(args: &Validate, jobs: &[Job], real: &[RunRecord], simulated: &[RunRecord]) -> Result<(), Failure> {
+fn report(args: &Validate, done: &[(&Measured, RunRecord)]) -> Result<(), Failure> {
     let mut all = Vec::new();
-    for ((job, real), simulated) in jobs.iter().zip(real).zip(simulated) {
-        // Beside each other in the folders of the records: what really ran is another system there.
-        let really = RunRecord { system: format!("{}-real", real.system), ..real.clone() };
-        for record in [simulated, &really] {
-            reports::write(&args.out, record, None).map_err(Failure::unexpected)?;
-        }
-        let page = reports::write_page(&args.out, &[simulated, &really]).map_err(Failure::unexpected)?;
+    for (Measured { job, real }, simulated) in done {
+        let page = reports::write_page(&args.out, &[simulated, real]).map_err(Failure::unexpected)?;
         if !args.suite && !args.json {
-            println!("{}", reports::run_table(&really, None));
+            println!("{}", reports::run_table(real, None));
             println!("{}", reports::run_table(simulated, None));
             println!("report: {}\n", page.display());
         }
         all.push(Validated { real, simulated, budget: job.budget });
+    }
+    if all.is_empty() {
+        return Ok(());
     }
     match args.json {
         true => print!("{}", validation::json(&all)),

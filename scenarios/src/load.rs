@@ -298,6 +298,7 @@ impl<'a> Reader<'a> {
                 workloads: Vec::new(),
                 background: None,
                 warmup_ns: 0,
+                time_part: None,
                 quiesce: phase.quiesce,
                 search: phase.search,
                 footprint: phase.footprint,
@@ -328,6 +329,8 @@ impl<'a> Reader<'a> {
                 }
                 let (scaled_warmup, scaled) = scale.workload(&own, warmup_ns, shards);
                 plan.warmup_ns = scaled_warmup;
+                let durations = scaled.duration_ns.zip(own.duration_ns);
+                plan.time_part = durations.map(|(part, whole)| part as f64 / whole as f64);
                 plan.workloads.push(scaled);
             }
             self.fits(&index, last_row, &full.row, data_disk)?;
@@ -677,6 +680,18 @@ mod tests {
         assert_eq!(runs[1].phases[2].workloads.len(), 1);
         assert_eq!(runs[1].phases[2].workloads[0].duration_ns, Some(63_000_000_000));
         assert!(runs.iter().all(|r| r.references.len() == 5));
+    }
+
+    #[test]
+    fn bursts_last_as_long_as_the_floors_of_a_phase() {
+        let part = |data: &str| {
+            let data = hwprofiles::quantity::Quantity::parse(data).unwrap();
+            let document = find("memcached-i4i/memory").unwrap();
+            let experiment = read_at(&document, &Profiles::embedded(), |scale| scale.data = data).unwrap();
+            experiment.runs[0].burst_part()
+        };
+        // 600 ms and a warm-up of 600 ms of half an hour.
+        assert_eq!((part("1"), part("1/1000"), part("1/2000")), (1.0, 0.001, 1.2 / 1800.0));
     }
 
     #[test]

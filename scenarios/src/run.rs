@@ -72,6 +72,12 @@ impl Run {
         }
     }
 
+    /// By what bursts of time are divided, such as credits: as the data is, but by no more than a timed phase is, lest
+    /// they end within one whose floors make it longer than the data's part.
+    pub fn burst_part(&self) -> f64 {
+        self.phases.iter().filter_map(|phase| phase.time_part).fold(self.scale.data.f64(), f64::max).min(1.0)
+    }
+
     /// What its loaders connect to.
     pub fn target(&self, nodes: Vec<SocketAddr>, patience: Duration) -> Target {
         let first = self.phases.iter().find_map(|phase| phase.workloads.first());
@@ -160,6 +166,8 @@ pub struct PhasePlan {
     pub background: Option<Workload>,
     /// Beginning of the phase that is not measured.
     pub warmup_ns: u64,
+    /// Simulated over full-size duration, where time ends the phase.
+    pub time_part: Option<f64>,
     pub quiesce: Quiesce,
     pub search: Option<Search>,
     pub footprint: Option<Footprint>,

@@ -2,6 +2,7 @@
 //!
 //! `scale: {data: 1/1000}` divides what is counted in bytes or partitions (data, RAM, memtables, files, segments, key
 //! ranges, `n=`) and the durations that depend on them. Rates and latencies stay. Results are told in full-size units.
+//! Credits for bursts last for the same part of the longest timed phase as in full size.
 //!
 //! Three floors keep a scaled run meaningful, each a stated rule:
 //! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says otherwise), after a warm-up

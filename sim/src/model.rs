@@ -238,14 +238,15 @@ impl HostModel {
         }
     }
 
-    /// A smaller experiment: what is counted in bytes or saved up, and so decides how long a pace is kept, is divided as
-    /// the data is. Rates and latencies stay. `data`: simulated bytes over real ones.
-    pub fn scaled(mut self, data: f64) -> Self {
-        self.disks.iter_mut().for_each(|(_, disk)| disk.scale_savings(data));
-        self.nic.burst_credit *= data;
+    /// A smaller experiment: what is counted in bytes or saved up, and so decides how long a pace is kept, is divided.
+    /// Rates and latencies stay. `data`: simulated bytes over real ones; `burst`: simulated time over real time that
+    /// credits last.
+    pub fn scaled(mut self, data: f64, burst: f64) -> Self {
+        self.disks.iter_mut().for_each(|(_, disk)| disk.scale_savings(data, burst));
+        self.nic.burst_credit *= burst;
         self.page_cache_bytes = (self.page_cache_bytes as f64 * data) as u64;
         if let Some(caps) = &mut self.volume_caps {
-            caps.burst_s *= data;
+            caps.burst_s *= burst;
         }
         self
     }

@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -109,16 +110,17 @@ impl<'a> Simulation<'a> {
         let commitlog = run.commitlog_disk.as_ref().unwrap_or(&run.data_disk);
         let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
         let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
-        let data = run.scale.data.f64();
+        let (data, burst) = (run.scale.data.f64(), run.burst_part());
         let models = (0..run.nodes).map(|node| {
-            HostModel::from_profiles(&format!("node {}", node + 1), &run.instance, &run.system, disks).scaled(data)
+            let name = format!("node {}", node + 1);
+            HostModel::from_profiles(&name, &run.instance, &run.system, disks).scaled(data, burst)
         });
         let cluster = Cluster::boot(world, models.collect(), &node_config(run));
         let loaders = (0..run.loader_nodes).map(|loader| {
             let name = format!("loader {}", loader + 1);
             let model =
                 HostModel::from_profiles(&name, &run.loader_instance, &run.loader_system, &[("/", &run.data_disk)]);
-            world.add_host(loader_ip(loader), model.scaled(data))
+            world.add_host(loader_ip(loader), model.scaled(data, burst))
         });
         let loaders = loaders.collect();
         let (board, left_out) = (Rc::default(), RefCell::default());
@@ -241,7 +243,7 @@ impl<'a> Simulation<'a> {
             record.further.insert(Metric::ClusterBytes, self.cluster_bytes());
         }
         if plan.major_compaction_after {
-            self.compact(name)?;
+            self.wait(name, self.begin_compaction(0..self.servers.len()))?;
             record.further.insert(Metric::ClusterBytesAfterMajor, self.cluster_bytes());
         }
         Ok(vec![record])
@@ -268,15 +270,8 @@ impl<'a> Simulation<'a> {
         let watch = RefCell::new(Watch::new(start, LOOK_NS, self.counters()));
         let tell = || {
             watch.borrow_mut().look(self.world.now(), || self.counters());
-            let part = match plan.workloads.first() {
-                Some(workload) => match (workload.duration_ns, workload.operations, shared.last()) {
-                    (Some(duration), ..) => (self.world.now() - start) as f64 / duration as f64,
-                    (_, Some(all), Some(shared)) => 1.0 - shared.left().min(all) as f64 / all as f64,
-                    _ => 0.0,
-                },
-                None => 1.0,
-            };
-            progress(name, part.min(1.0));
+            let part = shared.first().map_or(1.0, |shared| shared.part_done(self.world.now() - start));
+            progress(name, part);
         };
         let measured_from = start + plan.warmup_ns;
         if plan.warmup_ns > 0 {
@@ -285,11 +280,12 @@ impl<'a> Simulation<'a> {
         let before = self.counters();
         let measures = self.measures();
         let from = self.world.now();
-        let compacted = || board.compacted.get() == self.run.shards().0 as usize;
-        if let Some(Meanwhile::MajorCompaction { node }) = plan.meanwhile {
-            board.compacted.set(0);
-            self.spawn_compaction(node as usize - 1);
-            self.wait_telling(name, || compacted() || board.done.get() == parts, tell)?;
+        let compaction = match plan.meanwhile {
+            Some(Meanwhile::MajorCompaction { node }) => Some(self.begin_compaction(node as usize - 1..node as usize)),
+            Some(Meanwhile::AddNode {}) | None => None,
+        };
+        if let Some(is_over) = &compaction {
+            self.wait_telling(name, || is_over() || board.done.get() == parts, tell)?;
             shared.iter().for_each(SharedPhase::end);
         }
         self.wait_telling(name, || board.done.get() == parts, tell)?;
@@ -306,9 +302,9 @@ impl<'a> Simulation<'a> {
         record.work_us = self.work(&before, &after, record.measured);
         record.further.extend(self.measures().since(&measures));
         record.further.extend(of_resources(&record.resources));
-        if let Some(Meanwhile::MajorCompaction { .. }) = plan.meanwhile {
+        if let Some(is_over) = compaction {
             // What the load was too short for is not to go on in the next phase.
-            self.wait(name, compacted)?;
+            self.wait(name, is_over)?;
         }
         Ok(record)
     }
@@ -376,9 +372,12 @@ impl<'a> Simulation<'a> {
         (self.measures().disk_bytes() as f64 / self.run.scale.data.f64()).round()
     }
 
-    /// Begins a major compaction on all shards of a node.
-    fn spawn_compaction(&self, node: usize) {
-        for shard in 0..self.run.shards().0 as usize {
+    /// Begins a major compaction on all shards of some nodes. Tells whether it is over.
+    fn begin_compaction(&self, nodes: Range<usize>) -> impl Fn() -> bool + '_ {
+        let shards = self.run.shards().0 as usize;
+        let all = shards * nodes.len();
+        self.board.compacted.set(0);
+        for (node, shard) in nodes.flat_map(|node| (0..shards).map(move |shard| (node, shard))) {
             let (board, keyspace) = (self.board.clone(), self.run.keyspace.clone());
             self.world.on_shard(self.servers[node], shard, |shard| {
                 drop(shard.spawn(Group::Compaction, "major compaction", async move {
@@ -389,13 +388,7 @@ impl<'a> Simulation<'a> {
                 }));
             });
         }
-    }
-
-    fn compact(&self, name: &str) -> Result<(), RunError> {
-        self.board.compacted.set(0);
-        (0..self.servers.len()).for_each(|node| self.spawn_compaction(node));
-        let all = self.run.shards().0 as usize * self.servers.len();
-        self.wait(name, || self.board.compacted.get() == all)
+        move || self.board.compacted.get() == all
     }
 
     /// Of the servers, in microseconds an operation.

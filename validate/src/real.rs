@@ -261,15 +261,8 @@ impl Real<'_> {
             if meanwhile.is_over() {
                 shared.iter().for_each(SharedPhase::end);
             }
-            let part = match plan.workloads.first() {
-                Some(workload) => match (workload.duration_ns, workload.operations, shared.first()) {
-                    (Some(duration), ..) => start.elapsed().as_nanos() as f64 / duration as f64,
-                    (_, Some(all), Some(shared)) => 1.0 - shared.left().min(all) as f64 / all as f64,
-                    _ => 0.0,
-                },
-                None => 1.0,
-            };
-            progress(&plan.name, part.min(1.0));
+            let elapsed_ns = start.elapsed().as_nanos() as u64;
+            progress(&plan.name, shared.first().map_or(1.0, |shared| shared.part_done(elapsed_ns)));
         };
         let ran = self.loaders.run(shares, tick);
         let ran = ran.map_err(|cause| RealError::Load { phase: plan.name.clone(), cause })?;

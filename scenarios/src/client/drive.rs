@@ -55,9 +55,19 @@ impl SharedPhase {
         Self { generator: self.generator.of_loader(loader, loaders), ..self }
     }
 
-    /// Operations that no shard has begun yet; for progress. `u64::MAX` where time ends the phase.
-    pub fn left(&self) -> u64 {
-        self.left.load(Ordering::Relaxed)
+    /// Operations that shards have begun.
+    pub fn begun(&self) -> u64 {
+        self.workload.operations.unwrap_or(u64::MAX) - self.left.load(Ordering::Relaxed)
+    }
+
+    /// The part of the phase that is over `elapsed_ns` after its start, 0 to 1: of its time, or of its operations.
+    pub fn part_done(&self, elapsed_ns: u64) -> f64 {
+        let part = match (self.workload.duration_ns, self.workload.operations) {
+            (Some(duration), _) => elapsed_ns as f64 / duration as f64,
+            (None, Some(all)) => self.begun() as f64 / all as f64,
+            (None, None) => 0.0,
+        };
+        part.min(1.0)
     }
 
     /// No shard begins another operation.

@@ -151,16 +151,16 @@ impl DiskModel {
     }
 
     /// A smaller experiment saves up less: what is counted in bytes or operations, and so decides how long the device
-    /// keeps a pace, is divided as the data is. `scale`: simulated over real.
-    pub fn scale_savings(&mut self, scale: f64) {
+    /// keeps a pace, is divided: credits by `burst`, simulated over real time that they last, all else as the data is.
+    pub fn scale_savings(&mut self, data: f64, burst: f64) {
         if let Some(credits) = &mut self.credits {
-            credits.full *= scale;
+            credits.full *= burst;
         }
         if let Some(filled) = &mut self.filled {
-            filled.clean_bytes *= scale;
+            filled.clean_bytes *= data;
         }
         if let Some(cache) = &mut self.cache {
-            cache.size = (cache.size as f64 * scale) as u64;
+            cache.size = (cache.size as f64 * data) as u64;
         }
     }
 }
