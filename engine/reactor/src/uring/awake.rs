@@ -26,8 +26,12 @@ pub struct Awake {
 
 enum Way {
     /// The request to the kernel, for all of the machine's processors. It ends when the file is closed.
-    Asked { _request: File },
-    Spinning { _threads: Spinning },
+    Asked {
+        _request: File,
+    },
+    Spinning {
+        _threads: Spinning,
+    },
 }
 
 /// Threads that spin until this is dropped.
