@@ -58,10 +58,12 @@ pub struct ScanCommand {
     /// Deletions gone through beyond which the answer ends, be it without a row, once the partition is through.
     pub limit_tombstones: usize,
     pub now_s: u32,
+    /// As in [`ReadCommand`].
+    pub bypass_cache: bool,
 }
 
 impl ScanCommand {
-    /// All of a table.
+    /// All of a table, past the row cache.
     pub fn all(table: TableId, now_s: u32) -> Self {
         Self {
             table,
@@ -72,6 +74,7 @@ impl ScanCommand {
             limit_bytes: usize::MAX,
             limit_tombstones: usize::MAX,
             now_s,
+            bypass_cache: true,
         }
     }
 }

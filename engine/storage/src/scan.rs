@@ -5,8 +5,9 @@ use std::rc::Rc;
 use types::{TableDef, Token};
 
 use crate::data::behind;
-use crate::read::{Page, PartitionRead, Source};
-use crate::sstable::{IndexCursor, PartitionCursor, ReadAhead, Sstable};
+use crate::read::{Page, PartitionRead, Snapshot, Source};
+use crate::row_cache::{Behind, Found, PARTITION_MAX_BYTES};
+use crate::sstable::{IndexCursor, PartitionCursor, ReadAhead};
 use crate::table::{SharedMemtable, Table};
 use crate::{Bytes, Error, Partition, Row, ScanCommand, Slice};
 
@@ -15,18 +16,12 @@ struct Scan<'a> {
     def: &'a TableDef,
     command: &'a ScanCommand,
     memtables: Vec<SharedMemtable>,
-    sstables: Vec<Rc<Sstable>>,
+    files: Files<'a>,
     /// Live rows still wanted, memory for rows, and deletions that may be gone through.
     left: usize,
     left_bytes: usize,
     left_tombstones: usize,
     answer: Vec<Partition>,
-}
-
-/// Behind the key, or behind every key of the token.
-struct Place {
-    token: Token,
-    key: Option<Bytes>,
 }
 
 /// From so many partitions on there is room for as many as are wanted: growing step by step copies them again and again.
@@ -40,7 +35,7 @@ pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Ve
         def: &def,
         command,
         memtables: table.memtables(),
-        sstables: table.sstables.borrow().clone(),
+        files: Files::new(table, &def, command),
         left: command.limit_rows.max(1),
         left_bytes: command.limit_bytes.max(1),
         left_tombstones: command.limit_tombstones.max(1),
@@ -60,7 +55,7 @@ pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Ve
         resume = Some((key.clone(), row.as_ref()));
     }
     for (start, end) in ranges {
-        let mut place = Place { token: start, key: None };
+        let mut place = Behind::token(start);
         if let Some((key, row)) = resume.take() {
             if let Some(row) = row {
                 // The rest of the partition that the last page ended in.
@@ -72,7 +67,7 @@ pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Ve
                 }
                 scan.take(page);
             }
-            place.key = Some(key);
+            place = Behind::key(start, key);
         }
         if scan.is_full() || scan.range(place, end).await? {
             return Ok((scan.answer, true));
@@ -104,17 +99,8 @@ impl Scan<'_> {
 
     fn read<'b>(&'b self, token: Token, key: &'b Bytes, slices: &'b [Slice]) -> PartitionRead<'b> {
         let (def, now_s) = (self.def, self.command.now_s);
-        PartitionRead {
-            def,
-            token,
-            key,
-            slices,
-            reverse: false,
-            limit_rows: self.left,
-            limit_bytes: self.left_bytes,
-            now_s,
-            bypass_cache: true,
-        }
+        let (limit_rows, limit_bytes) = (self.left, self.left_bytes);
+        PartitionRead { def, token, key, slices, reverse: false, limit_rows, limit_bytes, now_s, bypass_cache: true }
     }
 
     async fn read_again(&self, table: &Rc<Table>, token: Token, key: &Bytes, slices: &[Slice]) -> Result<Page, Error> {
@@ -124,45 +110,144 @@ impl Scan<'_> {
     }
 
     /// Whether there may be more in the range when enough has been taken.
-    async fn range(&mut self, mut place: Place, end: Token) -> Result<bool, Error> {
-        let mut cursors = Vec::new();
-        for sstable in &self.sstables {
-            // Those that end before the range have nothing to say.
-            if sstable.last >= place.token && sstable.first <= end {
-                let keys = IndexCursor::seek(sstable.clone(), place.token, place.key.as_deref()).await?;
-                cursors.push((keys, Rc::new(ReadAhead::new(sstable.clone()))));
-            }
-        }
+    async fn range(&mut self, mut place: Behind, end: Token) -> Result<bool, Error> {
+        self.files.begin(end);
         loop {
             let in_memory = self.memtables.iter().filter_map(|memtable| {
                 let memtable = memtable.borrow();
-                let (token, stored) = memtable.range_after(place.token, place.key.as_deref()).next()?;
+                let key = place.last_key().map(|key| &**key);
+                let (token, stored) = memtable.range_after(place.token, key).next()?;
                 Some((token, Bytes::copy_from(stored.key())))
             });
-            let in_files =
-                cursors.iter().filter_map(|(keys, _)| keys.head()).map(|head| (head.token, head.key.clone()));
-            let Some((token, key)) = in_memory.chain(in_files).min().filter(|(token, _)| *token <= end) else {
+            let in_memory = in_memory.min();
+            let in_files = self.files.next(&place).await?;
+            let Some((token, key)) = in_memory.into_iter().chain(in_files.clone()).min().filter(|(at, _)| *at <= end)
+            else {
                 return Ok(false);
             };
             let mut sources: Vec<Source> = self.memtables.iter().cloned().map(Source::Memtable).collect();
-            for (cursor, ahead) in &mut cursors {
-                let Some(head) = cursor.head().filter(|head| (head.token, &head.key) == (token, &key)) else {
-                    continue;
-                };
-                let entry = head.clone();
-                cursor.advance().await?;
-                let next = cursor.head().map(|next| next.position);
-                let place = entry.place(&cursor.sstable, next).await?;
-                let data = PartitionCursor::new(cursor.sstable.clone(), key.clone(), place);
-                sources.push(Source::Sstable(Box::new(data.reading_ahead(ahead.clone()))));
+            if in_files.is_some_and(|(at, ref of)| (at, of) == (token, &key)) {
+                sources.append(&mut self.files.read(&place, token, &key).await?);
             }
             let page = self.read(token, &key, &self.command.slices).page(sources).await?;
             self.take(page);
             if self.is_full() {
                 return Ok(true);
             }
-            place = Place { token, key: Some(key) };
+            place = Behind::key(token, key);
             reactor::time::end_turn().await;
         }
+    }
+}
+
+/// What the SSTables have, out of the row cache as far as that knows in which order its partitions lie in them. What it
+/// does not know is read in order and kept there; not of scans that want parts of partitions.
+struct Files<'a> {
+    table: &'a Rc<Table>,
+    def: &'a TableDef,
+    now: Snapshot,
+    now_s: u32,
+    with_cache: bool,
+    end: Token,
+    /// Open once they were needed, and behind where the scan is when others were found in the cache since then.
+    cursors: Option<Vec<Cursor>>,
+}
+
+struct Cursor {
+    keys: IndexCursor,
+    data: Rc<ReadAhead>,
+}
+
+impl<'a> Files<'a> {
+    fn new(table: &'a Rc<Table>, def: &'a TableDef, command: &ScanCommand) -> Self {
+        let with_cache = !command.bypass_cache && command.slices.is_empty() && table.rows.is_on();
+        Self { table, def, now: Snapshot::of(table), now_s: command.now_s, with_cache, end: LAST, cursors: None }
+    }
+
+    fn begin(&mut self, end: Token) {
+        self.end = end;
+        self.cursors = None;
+    }
+
+    /// The partition that comes next; it may lie behind the range's end.
+    async fn next(&mut self, place: &Behind) -> Result<Option<(Token, Bytes)>, Error> {
+        if self.now.list.is_empty() {
+            return Ok(None);
+        }
+        if self.with_cache
+            && let Some(known) = self.table.rows.next(self.now.name, place)
+        {
+            return Ok(Some(known));
+        }
+        let cursors = match &mut self.cursors {
+            Some(cursors) => cursors,
+            None => {
+                let mut cursors = Vec::new();
+                for sstable in &self.now.list {
+                    // Those that end before the range have nothing to say.
+                    if sstable.last >= place.token && sstable.first <= self.end {
+                        let key = place.last_key().map(|key| &**key);
+                        let keys = IndexCursor::seek(sstable.clone(), place.token, key).await?;
+                        cursors.push(Cursor { keys, data: Rc::new(ReadAhead::new(sstable.clone())) });
+                    }
+                }
+                self.cursors.insert(cursors)
+            }
+        };
+        let mut next = None;
+        for Cursor { keys, .. } in cursors {
+            while keys.head().is_some_and(|head| Behind::key(head.token, head.key.clone()) <= *place) {
+                keys.advance().await?;
+            }
+            let head = keys.head().map(|head| (head.token, head.key.clone()));
+            next = next.into_iter().chain(head).min();
+        }
+        Ok(next)
+    }
+
+    /// What they have of the partition, which [`next`](Self::next) gave for `place`.
+    async fn read(&mut self, place: &Behind, token: Token, key: &Bytes) -> Result<Vec<Source>, Error> {
+        let (rows, name) = (&self.table.rows, self.now.name);
+        if self.with_cache
+            && let Found::Whole(bytes) = rows.find(name, token, key)
+        {
+            if self.now.is_current(self.table) {
+                rows.follows(name, place, token, key);
+            }
+            return Ok(vec![Source::Files(Partition::decode_shared(&bytes.into())?)]);
+        }
+        let mut sources = Vec::new();
+        let mut bytes = 0;
+        for Cursor { keys, data } in self.cursors.iter_mut().flatten() {
+            let Some(entry) = keys.head().filter(|head| (head.token, &head.key) == (token, key)).cloned() else {
+                continue;
+            };
+            keys.advance().await?;
+            let next = keys.head().map(|next| next.position);
+            let at = entry.place(&keys.sstable, next).await?;
+            bytes += at.bytes_at_most(&keys.sstable);
+            let cursor = PartitionCursor::new(keys.sstable.clone(), key.clone(), at);
+            sources.push(Source::Sstable(Box::new(cursor.reading_ahead(data.clone()))));
+        }
+        if !self.with_cache || bytes > PARTITION_MAX_BYTES || !self.now.is_current(self.table) {
+            return Ok(sources);
+        }
+        let all = PartitionRead {
+            def: self.def,
+            token,
+            key,
+            slices: &[],
+            reverse: false,
+            limit_rows: usize::MAX,
+            limit_bytes: usize::MAX,
+            now_s: self.now_s,
+            bypass_cache: true,
+        };
+        let partition = all.page(sources).await?.partition.unwrap_or_else(|| Partition::new(key.clone()));
+        if self.now.is_current(self.table) {
+            rows.insert_whole(name, token, &partition, self.def)?;
+            rows.follows(name, place, token, key);
+        }
+        Ok(vec![Source::Files(partition)])
     }
 }

@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use common::{clustering, config, encode, table};
 use proptest::prelude::*;
-use storage::{Bound, Cell, DeletionTime, Liveness, Partition, RangeTombstone, ReadCommand, Row, Slice, Storage};
+use storage::{
+    Bound, Cell, DeletionTime, Liveness, Partition, RangeTombstone, ReadCommand, Row, ScanCommand, Slice, Storage,
+};
 use types::TableDef;
 
 /// Far enough in the future that no tombstone is purged: a purged one could not be told from the model's.
@@ -365,8 +367,9 @@ async fn compare(storage: &Storage, def: &TableDef, model: &Model) {
         }
         partitions += usize::from(!model.rows(key).is_empty() || model.static_value(key).is_some());
     }
-    for limit_bytes in [2000, usize::MAX] {
-        let all = common::scan_all(storage, def, limit_bytes, NOW_S).await;
+    for (limit_bytes, bypass_cache) in [(2000, true), (usize::MAX, true), (2000, false), (usize::MAX, false)] {
+        let scan = ScanCommand { limit_bytes, bypass_cache, ..ScanCommand::all(def.id, NOW_S) };
+        let all = common::scan_all(storage, def, scan).await;
         assert_eq!(all.iter().filter(|partition| partition.is_live(NOW_S)).count(), partitions);
         for partition in all {
             assert_eq!(seen(&partition), (model.rows(partition.key[0]), model.static_value(partition.key[0])));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{PERIODIC, config, encode, read_all, row, scan_all, table, update};
-use storage::{Config, DeletionTime, Error, Partition, ReadCommand, Storage};
+use storage::{Config, DeletionTime, Error, Partition, ReadCommand, ScanCommand, Storage};
 use types::{TableDef, Token};
 
 fn manual(dir: &Path) -> Config {
@@ -331,7 +331,7 @@ fn the_empty_key_is_kept_and_found() {
             let found = keys(storage, &def).await;
             assert_eq!((found.len(), found.iter().filter(|key| key.is_empty()).count()), (4, 1), "{when}: {found:?}");
             // A page at a time, each going on behind the last one's key.
-            let pages = scan_all(storage, &def, 1, 1).await;
+            let pages = scan_all(storage, &def, ScanCommand { limit_bytes: 1, ..ScanCommand::all(def.id, 1) }).await;
             assert_eq!(pages.iter().filter(|partition| partition.key.is_empty()).count(), 1, "{when}");
             let read = ReadCommand { bypass_cache: true, ..ReadCommand::partition(def.id, "", 1) };
             assert!(storage.read(read).await.unwrap().is_some(), "{when}");

@@ -259,6 +259,7 @@ impl Node {
                     slices: slices.clone(),
                     limit_rows: collector.wanted(),
                     limit_tombstones: collector.tombstones_left(),
+                    bypass_cache: select.bypass_cache,
                     ..ScanCommand::all(table.id, context.now_s)
                 };
                 let (partitions, more) =

@@ -150,6 +150,7 @@ pub(crate) fn encode_scan(version: u64, command: &ScanCommand) -> Vec<u8> {
     out.extend_from_slice(&limit(command.limit_bytes));
     out.extend_from_slice(&limit(command.limit_tombstones));
     out.extend_from_slice(&command.now_s.to_be_bytes());
+    out.push(u8::from(command.bypass_cache));
     let (key, clustering) = match &command.after {
         None => (None, None),
         Some((key, clustering)) => (Some(key), clustering.as_ref()),
@@ -169,11 +170,12 @@ pub(crate) fn decode_scan(bytes: &[u8]) -> Result<ScanCommand, String> {
     let tokens = (Token(i64::from_be_bytes(reader.array()?)), Token(i64::from_be_bytes(reader.array()?)));
     let (limit_rows, limit_bytes, limit_tombstones) = (reader.limit()?, reader.limit()?, reader.limit()?);
     let now_s = reader.u32()?;
+    let bypass_cache = reader.flag()?;
     let key = (reader.flag()?, Bytes::copy_from(reader.bytes()?));
     let clustering = (reader.flag()?, reader.clustering()?);
     let after = key.0.then_some((key.1, clustering.0.then_some(clustering.1)));
     let slices = reader.slices()?;
-    Ok(ScanCommand { table, tokens, after, slices, limit_rows, limit_bytes, limit_tombstones, now_s })
+    Ok(ScanCommand { table, tokens, after, slices, limit_rows, limit_bytes, limit_tombstones, now_s, bypass_cache })
 }
 
 /// An absent partition is no bytes at all.
@@ -251,6 +253,7 @@ mod tests {
                 limit_rows: 5,
                 limit_bytes: 6,
                 limit_tombstones: 7,
+                bypass_cache: false,
                 ..all
             };
             let bytes = encode_scan(78, &scan);

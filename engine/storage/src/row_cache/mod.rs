@@ -7,9 +7,11 @@
 //!    read, each with all that lies in it. A gap between them is read from the files when it is asked for.
 //! 3. A read that began with an older set of SSTables must not put its answer here: it compares the table's version
 //!    (see [`Table::version`](crate::table::Table)).
-//! 4. Bytes are those that the allocator gives: contents rounded up to its size classes, places and the map itself.
+//! 4. Scans find here which partition comes next, as far as other scans have seen it (see [`Order`]).
+//! 5. Bytes are those that the allocator gives: contents rounded up to its size classes, places and the map itself.
 //!    When they exceed the limit, the least recently used partitions and stretches go.
 
+mod order;
 mod slots;
 mod update;
 mod wide;
@@ -20,11 +22,13 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use types::{TableDef, Token};
 
+pub(crate) use self::order::Behind;
+use self::order::Order;
 use self::slots::{Content, Large, NONE, Slots};
 pub(crate) use self::wide::intersection;
 use self::wide::{SEGMENT_MAX_BYTES, Segment, Wide, cut, decode, encode, is_some, key_of};
 use crate::data::compare_positions;
-use crate::{CacheStats, Malformed, Partition, Slice};
+use crate::{Bytes, CacheStats, Malformed, Partition, Slice};
 
 /// Larger partitions are kept in stretches: reading one row of them should not decode all.
 pub(crate) const PARTITION_MAX_BYTES: u64 = 16 << 10;
@@ -41,7 +45,8 @@ struct Inner {
     limit_bytes: u64,
     map: HashTable<u32>,
     slots: Slots,
-    /// Of contents, without places and map.
+    order: Order,
+    /// Of contents, without places, map and order.
     content_bytes: u64,
     stats: CacheStats,
 }
@@ -111,6 +116,7 @@ impl RowCache {
             limit_bytes,
             map: HashTable::new(),
             slots: Slots::new(),
+            order: Order::default(),
             content_bytes: 0,
             stats: CacheStats::default(),
         };
@@ -230,6 +236,21 @@ impl RowCache {
         Ok(())
     }
 
+    /// The partition that comes next in the files behind the place; it is here as a whole. `None` when that is not known.
+    pub fn next(&self, table: u32, place: &Behind) -> Option<(Token, Bytes)> {
+        self.inner.borrow().order.next(table, place)
+    }
+
+    /// A scan found that the files have nothing between the place and the partition. Of no use for what is not here.
+    pub fn follows(&self, table: u32, place: &Behind, token: Token, key: &[u8]) {
+        let inner = &mut *self.inner.borrow_mut();
+        let slot = inner.slot(table, token, key);
+        if slot.is_some_and(|slot| matches!(inner.slots.at(slot).content, Content::Whole(_))) {
+            inner.order.follows(table, place, token, key);
+            inner.make_room();
+        }
+    }
+
     pub fn stats(&self) -> CacheStats {
         let inner = self.inner.borrow();
         CacheStats { bytes: inner.bytes(), ..inner.stats }
@@ -238,7 +259,7 @@ impl RowCache {
 
 impl Inner {
     fn bytes(&self) -> u64 {
-        self.content_bytes + self.slots.bytes() + self.map.allocation_size() as u64
+        self.content_bytes + self.slots.bytes() + self.map.allocation_size() as u64 + self.order.bytes()
     }
 
     #[inline]
@@ -413,7 +434,11 @@ impl Inner {
             self.unmap(slot);
             let content = self.slots.take(slot);
             self.content_bytes -= content.bytes();
-        } else if matches!(content, Content::Whole(_)) {
+        } else if let Content::Whole(bytes) = content {
+            if !self.order.is_empty() {
+                let (table, key) = (self.slots.at(slot).table, key_of(bytes));
+                self.order.forget(table, Token::of_key(key), key);
+            }
             self.unmap(slot);
             self.drop_linked(slot);
         }

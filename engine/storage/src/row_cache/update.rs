@@ -7,9 +7,9 @@
 use types::{TableDef, Token};
 
 use super::wide::{Segment, cut, decode, encode};
-use super::{Content, Inner, PARTITION_MAX_BYTES, RowCache, compact, inside};
+use super::{Behind, Content, Inner, PARTITION_MAX_BYTES, RowCache, compact, inside};
 use crate::memtable::Stored;
-use crate::{Malformed, Partition, Slice};
+use crate::{Bytes, Malformed, Partition, Slice};
 
 /// Larger partitions of a memtable are not added: their rows come one by one when they are asked for.
 const ADDED_MAX_BYTES: usize = 1 << 20;
@@ -27,6 +27,9 @@ impl RowCache {
         let inner = &mut *self.inner.borrow_mut();
         if inner.limit_bytes == 0 {
             return Ok(false);
+        }
+        if !inner.order.is_empty() {
+            inner.order.cut(table, &Behind::key(token, Bytes::copy_from(flushed.key())));
         }
         match inner.slot(table, token, flushed.key()) {
             None if may_add() => inner.add_flushed(table, token, flushed, def)?,

@@ -51,16 +51,15 @@ pub fn update(def: &TableDef, key: &str, n: i32, timestamp: i64, value: &str) ->
 
 /// Every partition, page by page.
 pub async fn read_all(storage: &Storage, def: &TableDef) -> Vec<Partition> {
-    scan_all(storage, def, usize::MAX, 1).await
+    scan_all(storage, def, ScanCommand::all(def.id, 1)).await
 }
 
-/// Every partition, in pages of few rows and few bytes.
-pub async fn scan_all(storage: &Storage, def: &TableDef, limit_bytes: usize, now_s: u32) -> Vec<Partition> {
+/// Every partition of the scan's range, in pages of few rows.
+pub async fn scan_all(storage: &Storage, def: &TableDef, scan: ScanCommand) -> Vec<Partition> {
     let mut all: Vec<Partition> = Vec::new();
     let mut after = None;
     loop {
-        let command =
-            ScanCommand { after: after.clone(), limit_rows: 37, limit_bytes, ..ScanCommand::all(def.id, now_s) };
+        let command = ScanCommand { after: after.clone(), limit_rows: 37, ..scan.clone() };
         let (page, more) = storage.scan(command).await.unwrap();
         for partition in page {
             match all.last_mut() {
