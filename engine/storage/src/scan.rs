@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use reactor::Work;
 use types::{TableDef, Token};
 
 use crate::data::behind;
@@ -214,6 +215,7 @@ impl<'a> Files<'a> {
             if self.now.is_current(self.table) {
                 rows.follows(name, place, token, key);
             }
+            reactor::charge(Work::MemtableRead, bytes.len() as u64);
             return Ok(vec![Source::Files(Partition::decode_shared(&bytes.into())?)]);
         }
         let mut sources = Vec::new();

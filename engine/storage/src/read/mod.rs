@@ -209,10 +209,7 @@ impl PartitionRead<'_> {
 
     async fn ask(&self, progress: &mut Progress, rows_max: usize) -> Result<Option<Partition>, Error> {
         let part = match &mut progress.source {
-            Source::Files(partition) => {
-                reactor::charge(Work::MemtableRead, 0);
-                Some(Part { partition: std::mem::take(partition), more_after: None })
-            }
+            Source::Files(partition) => Some(Part { partition: std::mem::take(partition), more_after: None }),
             Source::Cache(cursor) => Some(cursor.next_part(self, rows_max).await?),
             Source::Memtable(memtable) => {
                 self.ask_memtable(&memtable.borrow(), progress.stopped_at.as_ref(), rows_max)?

@@ -33,9 +33,14 @@ impl Snapshot {
     }
 }
 
+/// To look into the row cache and to go on with one piece is priced as a memtable's read, whether it was there or not.
+fn in_one_piece(partition: Partition) -> Source {
+    reactor::charge(Work::MemtableRead, 0);
+    Source::Files(partition)
+}
+
 impl PartitionRead<'_> {
     /// With a row cache a small partition is read from the files whole, and kept there; of a large one what is asked.
-    /// Scans go without: they would only push out what is read again.
     pub async fn sources(&self, table: &Rc<Table>) -> Result<Vec<Source>, Error> {
         let mut sources: Vec<Source> = table.memtables().into_iter().map(Source::Memtable).collect();
         let files = Snapshot::of(table);
@@ -46,7 +51,7 @@ impl PartitionRead<'_> {
         if with_cache {
             match table.rows.find(files.name, self.token, self.key) {
                 row_cache::Found::Whole(bytes) => {
-                    sources.push(Source::Files(Partition::decode_shared(&Bytes::from(bytes))?));
+                    sources.push(in_one_piece(Partition::decode_shared(&Bytes::from(bytes))?));
                     return Ok(sources);
                 }
                 row_cache::Found::Wide => {
@@ -58,7 +63,7 @@ impl PartitionRead<'_> {
         }
         if is_simple(self.def) {
             if let Some(partition) = self.read_newest_first(table, &files, with_cache).await? {
-                sources.push(Source::Files(partition));
+                sources.push(in_one_piece(partition));
             }
             return Ok(sources);
         }
@@ -71,7 +76,7 @@ impl PartitionRead<'_> {
         } else if self.might_be_in(&files) {
             let partition = self.whole(places).await?.unwrap_or_else(|| Partition::new(self.key.clone()));
             self.keep(table, &files, &partition)?;
-            sources.push(Source::Files(partition));
+            sources.push(in_one_piece(partition));
         }
         Ok(sources)
     }
