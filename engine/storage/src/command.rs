@@ -58,7 +58,7 @@ pub struct ScanCommand {
     /// Deletions gone through beyond which the answer ends, be it without a row, once the partition is through.
     pub limit_tombstones: usize,
     pub now_s: u32,
-    /// As in [`ReadCommand`].
+    /// As in [`ReadCommand`]. Scans for many rows, or for parts of partitions, do so in any case.
     pub bypass_cache: bool,
 }
 

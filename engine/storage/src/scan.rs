@@ -28,6 +28,10 @@ struct Scan<'a> {
 /// From so many partitions on there is room for as many as are wanted: growing step by step copies them again and again.
 const MANY: usize = 256;
 
+/// Scans for more rows at once go past the row cache: they would push out what others read again, and take nearly twice
+/// as long (200,000 partitions of 200 B in 1.7 to 2.0 s instead of 0.9 to 1.1).
+const SHORT: usize = 512;
+
 const LAST: Token = Token(i64::MAX);
 
 pub(crate) async fn scan(table: &Rc<Table>, command: &ScanCommand) -> Result<(Vec<Partition>, bool), Error> {
@@ -142,7 +146,7 @@ impl Scan<'_> {
 }
 
 /// What the SSTables have, out of the row cache as far as that knows in which order its partitions lie in them. What it
-/// does not know is read in order and kept there; not of scans that want parts of partitions.
+/// does not know is read in order and kept there; not of long scans, nor of those that want parts of partitions.
 struct Files<'a> {
     table: &'a Rc<Table>,
     def: &'a TableDef,
@@ -161,7 +165,8 @@ struct Cursor {
 
 impl<'a> Files<'a> {
     fn new(table: &'a Rc<Table>, def: &'a TableDef, command: &ScanCommand) -> Self {
-        let with_cache = !command.bypass_cache && command.slices.is_empty() && table.rows.is_on();
+        let is_short = command.slices.is_empty() && command.limit_rows <= SHORT;
+        let with_cache = is_short && !command.bypass_cache && table.rows.is_on();
         Self { table, def, now: Snapshot::of(table), now_s: command.now_s, with_cache, end: LAST, cursors: None }
     }
 
