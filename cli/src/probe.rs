@@ -111,6 +111,7 @@ fn show(probe: &Probe) {
         us(asleep.p50),
         us(asleep.p99)
     );
+    println!("  timers      p50 {:.1} us late, p99 {:.1} us", us(network.wakes.timer.p50), us(network.wakes.timer.p99));
     if let Some(doze) = network.wakes.doze() {
         println!("  doze        of {:.0} us, wake-up {:.1} us", us(doze.lasts_ns), us(doze.wake.p50));
     }

@@ -24,6 +24,7 @@ pub(crate) struct InstanceFile {
     ebs: Option<Ebs>,
     wake: Option<Quantiles>,
     doze: Option<Doze>,
+    timer: Option<Quantiles>,
     #[serde(default)]
     interruptions: Vec<Interruptions>,
 }
@@ -33,7 +34,7 @@ impl InstanceFile {
     pub(crate) fn quantiles(&self) -> impl Iterator<Item = &Quantiles> {
         let doze = self.doze.as_ref().map(|doze| &doze.wake);
         let interruptions = self.interruptions.iter().map(|interruptions| &interruptions.lasts);
-        self.wake.iter().chain(doze).chain(interruptions)
+        self.wake.iter().chain(doze).chain(&self.timer).chain(interruptions)
     }
 
     pub(crate) fn processor_name(&self) -> &str {
@@ -42,7 +43,7 @@ impl InstanceFile {
 
     pub(crate) fn resolve(self, processor: Processor) -> Instance {
         let Self { name, about, processor: _, vcpus, physical_cores, ram, interrupt_cpus, nic, .. } = self;
-        let Self { local_disks, ebs, wake, doze, interruptions, .. } = self;
+        let Self { local_disks, ebs, wake, doze, timer, interruptions, .. } = self;
         Instance {
             name,
             about,
@@ -56,6 +57,7 @@ impl InstanceFile {
             ebs,
             wake,
             doze,
+            timer,
             interruptions,
             moments: None,
         }
@@ -82,6 +84,8 @@ pub struct Instance {
     pub wake: Option<Quantiles>,
     /// What precedes sleep; absent: a processor without work sleeps at once.
     pub doze: Option<Doze>,
+    /// From a timer's time to the first instruction of a thread that slept until then; absent: as from an event.
+    pub timer: Option<Quantiles>,
     /// What holds up a thread that works, short and long.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interruptions: Vec<Interruptions>,

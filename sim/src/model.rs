@@ -80,6 +80,8 @@ pub struct IdleModel {
     pub wake: Option<Latency>,
     /// It dozes so long before it sleeps, and then takes so long.
     pub doze: Option<DozeModel>,
+    /// From a timer's time until it works; `None`: as from anything else that wakes it.
+    pub timer: Option<Latency>,
 }
 
 #[derive(Clone, Debug)]
@@ -278,6 +280,7 @@ impl HostModel {
                     let wake = Latency::from_sampler(&doze.wake.sampler()?, 1);
                     Some(DozeModel { lasts_ns: doze.lasts.u64(), wake })
                 }),
+                timer: instance.timer.as_ref().and_then(|timer| Some(Latency::from_sampler(&timer.sampler()?, 1))),
             },
             interruptions: instance
                 .interruptions

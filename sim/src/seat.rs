@@ -67,6 +67,8 @@ pub(crate) struct Seat {
     /// Time of the scheduled run, and of the event for the next timer.
     pub run_at: Cell<u64>,
     pub timer_at: Cell<u64>,
+    /// That event is the CPU's awaking, the timer was due before.
+    pub timer_wakes: Cell<bool>,
     pub is_ready: Cell<bool>,
     /// The shard's remote half will notify the world of a wake from outside.
     pub is_armed: Cell<bool>,
@@ -110,6 +112,8 @@ pub(crate) struct Sent {
     pub connection: ConnectionId,
     pub side: Side,
     pub bytes: u32,
+    /// CPU that putting them there takes.
+    pub ns: u64,
 }
 
 fn to_io(result: Result<u64, Errno>) -> io::Result<u64> {
@@ -135,6 +139,7 @@ impl Seat {
             cpu_free_at: Cell::new(world.now()),
             run_at: Cell::new(NEVER),
             timer_at: Cell::new(NEVER),
+            timer_wakes: Cell::new(false),
             is_ready: Cell::new(false),
             is_armed: Cell::new(false),
             costs: host.model.cpu.costs,
@@ -228,8 +233,9 @@ impl Seat {
     }
 
     /// For the end of the turn.
-    pub fn add_outgoing(&self, sent: Sent) {
-        self.outgoing.borrow_mut().push(sent);
+    pub fn add_outgoing(&self, connection: ConnectionId, side: Side, bytes: u32) {
+        let ns = self.cost(Work::NetSend, u64::from(bytes)) >> FRACTION_BITS;
+        self.outgoing.borrow_mut().push(Sent { connection, side, bytes, ns });
     }
 
     fn has_outgoing(&self) -> bool {
@@ -238,6 +244,13 @@ impl Seat {
 
     pub fn take_outgoing(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.outgoing.borrow_mut())
+    }
+
+    /// ns << FRACTION_BITS, at the run's pace.
+    #[inline]
+    fn cost(&self, work: Work, amount: u64) -> u64 {
+        let cost = &self.costs[work as usize];
+        self.pace.get().apply(cost.fixed + cost.per_byte * amount)
     }
 
     /// For the beginning of the next turn.
@@ -257,9 +270,19 @@ impl Seat {
         if free_at >= now {
             return free_at;
         }
-        let begins_at = now + self.wake_ns(now - free_at);
-        self.was_woken.set(begins_at > now);
-        let begins_at = begins_at + self.taken_ns(begins_at, begins_at);
+        let wakes_at = now + self.wake_ns(now - free_at);
+        self.was_woken.set(wakes_at > now);
+        self.begin_at(wakes_at)
+    }
+
+    /// A timer has woken the CPU.
+    pub fn wake_by_timer(&self, now: u64) {
+        self.was_woken.set(true);
+        self.begin_at(now);
+    }
+
+    fn begin_at(&self, wakes_at: u64) -> u64 {
+        let begins_at = wakes_at + self.taken_ns(wakes_at, wakes_at);
         self.cpu_free_at.set(begins_at);
         begins_at
     }
@@ -267,6 +290,12 @@ impl Seat {
     /// What it takes to wake a CPU that has idled for so long.
     pub fn wake_ns(&self, idle_ns: u64) -> u64 {
         self.host.model.idle.wake_ns(idle_ns, || self.wake_random.borrow_mut().next_u64())
+    }
+
+    /// What a timer takes to wake the CPU; `None`: as much as anything else.
+    pub fn timer_wake_ns(&self) -> Option<u64> {
+        let timer = self.host.model.idle.timer.as_ref()?;
+        Some(timer.sample(self.wake_random.borrow_mut().next_u64()))
     }
 
     /// Its CPU works, or will at once, or looks for work before it sleeps.
@@ -568,7 +597,7 @@ impl Backend for Seat {
     #[inline]
     fn charge(&self, work: Work, amount: u64) {
         let cost = &self.costs[work as usize];
-        let ns = self.pace.get().apply(cost.fixed + cost.per_byte * amount);
+        let ns = self.cost(work, amount);
         self.charged.set(self.charged.get() + ns);
         let of_kind = &self.spent[work as usize];
         of_kind.set(of_kind.get() + ns);

@@ -272,11 +272,18 @@ impl World {
         }
         if seat.timer_at.get() == at {
             seat.timer_at.set(NEVER);
+            let wakes = seat.timer_wakes.take();
             if !is_run {
                 // The timer may have been unset since.
                 let due = seat.shard().and_then(|shard| seat.next_timer(&shard));
                 if due.is_none_or(|due| due > at) {
                     return self.arm_timer(&seat, due);
+                }
+                let asleep = seat.pool.is_none() && !seat.is_awake(at);
+                if asleep && wakes {
+                    seat.wake_by_timer(at);
+                } else if asleep && let Some(wake_ns) = seat.timer_wake_ns() {
+                    return self.arm(&seat, at + wake_ns, true);
                 }
             }
         } else if !is_run && seat.pool.is_none() {
@@ -290,10 +297,14 @@ impl World {
         if let Some(due) = due
             && due < seat.timer_at.get()
         {
-            let at = due.max(seat.cpu_free_at.get());
-            seat.timer_at.set(at);
-            self.schedule(at, Event::Run { seat: seat.id });
+            self.arm(seat, due.max(seat.cpu_free_at.get()), false);
         }
+    }
+
+    fn arm(&self, seat: &Seat, at: u64, wakes: bool) {
+        seat.timer_at.set(at);
+        seat.timer_wakes.set(wakes);
+        self.schedule(at, Event::Run { seat: seat.id });
     }
 
     fn run_ready(self: &Rc<Self>) {

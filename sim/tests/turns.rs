@@ -44,15 +44,34 @@ fn an_idle_processor_sleeps_and_wakes_late() {
     let asleep = lateness(IdleModel { wake: wake.clone(), ..Default::default() });
     assert!(asleep.len() == 5 && asleep.iter().all(|late| (40_000..41_000).contains(late)), "{asleep:?}");
     // One that looks for work for longer than it is idle never sleeps.
-    let looking = lateness(IdleModel { busy_poll_ns: 2 * MS, wake: wake.clone(), doze: None });
+    let looking = lateness(IdleModel { busy_poll_ns: 2 * MS, wake: wake.clone(), ..Default::default() });
     assert!(looking.len() == 5 && looking.iter().all(|late| *late < 1_000), "{looking:?}");
     // One that dozes is woken sooner than one that sleeps, while it dozes.
     let doze = |lasts_ns| {
         let doze = Some(sim::DozeModel { lasts_ns, wake: Latency::constant(5_000) });
-        lateness(IdleModel { busy_poll_ns: 0, wake: wake.clone(), doze })
+        lateness(IdleModel { wake: wake.clone(), doze, ..Default::default() })
     };
     assert!(doze(2 * MS).iter().all(|late| (5_000..6_000).contains(late)), "{:?}", doze(2 * MS));
     assert_eq!(doze(MS / 2), asleep);
+}
+
+#[test]
+fn a_timer_takes_its_own_time_to_wake_a_processor() {
+    let late = Some(Latency::constant(25_000));
+    let idle = IdleModel { wake: Some(Latency::constant(3_000)), timer: late.clone(), ..Default::default() };
+    let asleep = lateness(idle.clone());
+    assert!(asleep.len() == 5 && asleep.iter().all(|late| (25_000..26_000).contains(late)), "{asleep:?}");
+    let looking = lateness(IdleModel { busy_poll_ns: 2 * MS, timer: late, ..Default::default() });
+    assert!(looking.len() == 5 && looking.iter().all(|late| *late < 1_000), "{looking:?}");
+    // One that comes due while another wakes the processor is noticed with it.
+    let together = alone(HostModel { idle, ..model(None) }, |log| async move {
+        let due = reactor::now() + MS;
+        let first = spawn(Group::Statement, "first", time::sleep_until(due));
+        time::sleep_until(due + 10_000).await;
+        first.await;
+        log.push(reactor::now() - due);
+    });
+    assert!(together.len() == 1 && (25_000..26_000).contains(&together[0]), "{together:?}");
 }
 
 #[test]

@@ -7,21 +7,26 @@ use std::time::Instant;
 
 use crate::median;
 
-/// Threads that work for a measurement. Others only watch it: they are never waited for.
+/// Threads that work for a measurement.
 const WORKS: &str = "shard-";
+/// Threads that watch it, for which those that work have to wait. Others keep a processor from halting: nobody waits.
+pub const WATCHES: &str = "speed-";
 
 /// The threads of some processes that may run on one processor only.
 #[derive(Default)]
 pub struct Bound {
     workers: Vec<Account>,
     watchers: Vec<Account>,
+    idlers: Vec<Account>,
 }
 
 /// At a moment: ns that the threads ran since they began, and what those that work waited for the processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Had {
     at: Instant,
-    ran_ns: u64,
+    worked_ns: u64,
+    watched_ns: u64,
+    idled_ns: u64,
     waited_ns: u64,
     turns: u64,
 }
@@ -32,7 +37,9 @@ pub struct Span {
     /// Of threads that work, which had the processor so many times.
     waited_ns: u64,
     turns: u64,
-    /// None of the threads had it.
+    /// Threads that watch had it, and those that work would have.
+    watched_ns: u64,
+    /// Neither those that work nor those that keep it from halting had it.
     others_ns: u64,
 }
 
@@ -47,7 +54,11 @@ impl Bound {
                 let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
                 let (true, Some(account)) = (is_bound(&status, cpu), Account::of(&thread)) else { continue };
                 let name = field(&status, "Name").unwrap_or_default();
-                let all = if name.starts_with(WORKS) { &mut bound.workers } else { &mut bound.watchers };
+                let all = match name {
+                    name if name.starts_with(WORKS) => &mut bound.workers,
+                    name if name.starts_with(WATCHES) => &mut bound.watchers,
+                    _ => &mut bound.idlers,
+                };
                 all.push(account);
             }
         }
@@ -55,33 +66,36 @@ impl Bound {
     }
 
     pub fn look(&self) -> Had {
-        let mut had = Had { at: Instant::now(), ran_ns: 0, waited_ns: 0, turns: 0 };
-        for [ran_ns, waited_ns, turns] in self.workers.iter().filter_map(Account::read) {
-            had.ran_ns += ran_ns;
-            had.waited_ns += waited_ns;
-            had.turns += turns;
-        }
-        had.ran_ns += self.watchers.iter().filter_map(Account::read).map(|[ran_ns, ..]| ran_ns).sum::<u64>();
-        had
+        let sum = |accounts: &[Account]| {
+            let read = accounts.iter().filter_map(Account::read);
+            read.fold([0; 3], |sums, account| std::array::from_fn(|at| sums[at] + account[at]))
+        };
+        let at = Instant::now();
+        let [worked_ns, waited_ns, turns] = sum(&self.workers);
+        let ([watched_ns, ..], [idled_ns, ..]) = (sum(&self.watchers), sum(&self.idlers));
+        Had { at, worked_ns, watched_ns, idled_ns, waited_ns, turns }
     }
 }
 
 impl Had {
     pub fn since(&self, before: &Had) -> Span {
         let all_ns = self.at.duration_since(before.at).as_nanos() as u64;
+        let worked_ns = self.worked_ns.saturating_sub(before.worked_ns);
+        let watched_ns = self.watched_ns.saturating_sub(before.watched_ns);
         Span {
             waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
             turns: self.turns.saturating_sub(before.turns),
-            others_ns: all_ns.saturating_sub(self.ran_ns.saturating_sub(before.ran_ns)),
+            watched_ns: (watched_ns as f64 * (worked_ns as f64 / all_ns.max(1) as f64).min(1.0)) as u64,
+            others_ns: all_ns.saturating_sub(worked_ns + self.idled_ns.saturating_sub(before.idled_ns)),
         }
     }
 }
 
-/// By span: how long others had the processor at once while a thread that works was ready. A short wait comes with each
-/// wake-up: what one usually takes is no turn of others.
+/// By span: how long others had the processor at once while a thread that works was ready, those that watch among them.
+/// A short wait comes with each wake-up: what one usually takes is no turn of others.
 pub fn taken_ns(spans: &[Span]) -> Vec<u64> {
-    let waits = spans.iter().filter_map(|span| span.waited_ns.checked_div(span.turns)).collect();
-    let usual_ns = median(waits, u64::cmp).unwrap_or(0);
+    let waits = spans.iter().filter_map(|span| span.waited_ns.saturating_sub(span.watched_ns).checked_div(span.turns));
+    let usual_ns = median(waits.collect(), u64::cmp).unwrap_or(0);
     spans.iter().map(|span| span.waited_ns.saturating_sub(span.turns * usual_ns).min(span.others_ns)).collect()
 }
 
@@ -161,11 +175,15 @@ mod tests {
         let span = |waited_us: u64, turns, others_us: u64| Span {
             waited_ns: waited_us * 1_000,
             turns,
+            watched_ns: 0,
             others_ns: others_us * 1_000,
         };
         let spans = [span(600, 200, 5_000), span(500, 100, 5_000), span(6_000, 10, 5_000), span(30, 10, 0)];
         assert_eq!(taken_ns(&spans), [0, 0, 5_000_000, 0]);
         assert_eq!(taken_ns(&[span(600, 200, 5_000), span(1_500, 100, 5_000), span(600, 200, 5_000)])[1], 1_200_000);
         assert_eq!(taken_ns(&[span(0, 0, 10_000)]), [0]);
+        // Who is never without work is only ever woken behind who watches.
+        let watched = Span { watched_ns: 50_000, ..span(60, 1, 60) };
+        assert_eq!(taken_ns(&[watched, watched]), [50_000, 50_000]);
     }
 }

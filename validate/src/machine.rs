@@ -134,6 +134,8 @@ impl Machine {
             if !conditions.wakes.is_empty() {
                 let wakes = conditions.wakes.iter().map(Wakes::wake).collect::<Vec<_>>();
                 instance.wake = Some(Spread::mean(&wakes).quantiles(BESIDE));
+                let timers = conditions.wakes.iter().map(|wakes| wakes.timer).collect::<Vec<_>>();
+                instance.timer = Some(Spread::mean(&timers).quantiles(BESIDE));
                 let dozes: Vec<network::Doze> = conditions.wakes.iter().filter_map(Wakes::doze).collect();
                 instance.doze = dozes.last().map(|doze| hwprofiles::Doze {
                     lasts: Figure::new(doze.lasts_ns as f64, Standing::Measured, BESIDE),

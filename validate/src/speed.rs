@@ -15,7 +15,7 @@ use reactor::uring;
 use crate::bound::{self, Bound, Had};
 use crate::median;
 
-/// Between two pieces: they have some 20 us of it.
+/// Between two pieces: each takes some 20 us, from whoever works.
 pub const EVERY: Duration = Duration::from_millis(10);
 /// A quarter of a piece copies what lies in the outer caches, the rest goes through the kernel, neither of it done just
 /// before: second by second a node's throughput follows that closer than what it takes when it is repeated, and closer
@@ -91,7 +91,7 @@ impl Speedometer {
                     seen.looks.push((1e9 / ns as f32, had));
                 }
             };
-            let thread = thread::Builder::new().name(format!("speed-{cpu}")).spawn(watch)?;
+            let thread = thread::Builder::new().name(format!("{}{cpu}", bound::WATCHES)).spawn(watch)?;
             all.watchers.push(Watcher { cpu, seen, thread });
         }
         Ok(all)

@@ -29,7 +29,7 @@ impl World {
             Some(taken) => {
                 match self.seat(waiter.seat).filter(|seat| seat.works_in_turns()) {
                     None => self.transmit(id, side, at, taken as u32),
-                    Some(seat) => seat.add_outgoing(Sent { connection: id, side, bytes: taken as u32 }),
+                    Some(seat) => seat.add_outgoing(id, side, taken as u32),
                 }
                 Ok(Submitted::Done(taken))
             }
@@ -49,10 +49,14 @@ impl World {
         }
     }
 
-    /// What the shard has sent in the turn that ends at `at` leaves.
+    /// What the shard has sent in the turn that ends at `at` leaves, one behind the other: a send is made while those
+    /// before it are on their way already.
     pub(crate) fn send_off(&self, seat: &Seat, at: u64) {
-        for Sent { connection, side, bytes } in seat.take_outgoing() {
-            self.transmit(connection, side, at, bytes);
+        let outgoing = seat.take_outgoing();
+        let mut left_ns: u64 = outgoing.iter().map(|sent| sent.ns).sum();
+        for Sent { connection, side, bytes, ns } in outgoing {
+            left_ns -= ns;
+            self.transmit(connection, side, at.saturating_sub(left_ns).max(self.now()), bytes);
         }
     }
 

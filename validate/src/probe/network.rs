@@ -29,6 +29,8 @@ const SLEEP: [Duration; 2] = [Duration::from_micros(800), Duration::from_millis(
 /// And to one that has just fallen asleep.
 const NAPS_US: [u64; 6] = [10, 20, 50, 100, 200, 400];
 const AWAKE: Duration = Duration::from_millis(10);
+/// Of timers: from as much as the busiest sleeper waits.
+const TIMERS: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(500)];
 const CONNECTIONS: usize = 16;
 /// For a listener to be there: a thread's start.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -58,6 +60,9 @@ pub struct Wakes {
     pub asleep: Spread,
     /// The same for short times, rising.
     pub naps: Vec<Nap>,
+    /// How much later than it was due a timer is noticed by a thread that sleeps until then.
+    #[serde(default)]
+    pub timer: Spread,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -134,6 +139,7 @@ pub fn measure_wakes(places: Places, slice: Duration) -> Result<Wakes, ProbeErro
         awake: apart(AWAKE, Work::Pings { gap: [Duration::ZERO; 2], for_ns })?.0,
         asleep: apart(Duration::ZERO, Work::Pings { gap: SLEEP, for_ns })?.0,
         naps: NAPS_US.into_iter().map(nap).collect::<Result<_, _>>()?,
+        timer: measure_timer(places.client, for_ns / 3)?,
     })
 }
 
@@ -214,6 +220,34 @@ fn alone(cpu: Option<usize>, for_ns: u64) -> Result<(Spread, f64), ProbeError> {
     outcome.map_err(ProbeError::Loopback)
 }
 
+/// A thread that does nothing but sleep until a time.
+fn measure_timer(cpu: Option<usize>, for_ns: u64) -> Result<Spread, ProbeError> {
+    let (tell, told) = mpsc::channel();
+    let host = Host::start(config(cpu, Duration::ZERO), move |_| {
+        let tell = tell.clone();
+        async move {
+            let mut late = histogram();
+            let until = reactor::now() + for_ns;
+            while reactor::now() < until || late.len() < 30 {
+                let due = reactor::now() + uneven(TIMERS);
+                reactor::time::sleep_until(due).await;
+                late.saturating_record((reactor::now() - due).max(1));
+            }
+            // The main thread waits for this.
+            let _ = tell.send(Spread::of(&undisturbed(&late)));
+        }
+    })?;
+    let timer = told.recv().map_err(|_| ProbeError::Silent)?;
+    host.stop();
+    host.join()?;
+    Ok(timer)
+}
+
+/// ns: so that nothing periodic is always met or always missed.
+fn uneven([least, most]: [Duration; 2]) -> u64 {
+    least.as_nanos() as u64 + reactor::random() % ((most - least).as_nanos() as u64).max(1)
+}
+
 /// The kernel chooses a port; it is free again when this returns.
 fn free_address() -> Result<SocketAddr, ProbeError> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(ProbeError::Loopback)?;
@@ -263,11 +297,8 @@ async fn drive(address: SocketAddr, work: Work) -> Outcome {
                     latency.saturating_record((reactor::now() - at).max(1));
                 }
                 done += 1;
-                let [least, most] = gap;
-                if !most.is_zero() {
-                    // At uneven distances, so that nothing periodic is always met or always missed.
-                    let uneven = reactor::random() % ((most - least).as_nanos() as u64).max(1);
-                    reactor::time::sleep(least + Duration::from_nanos(uneven)).await;
+                if !gap[1].is_zero() {
+                    reactor::time::sleep(Duration::from_nanos(uneven(gap))).await;
                 }
             }
             Ok((Spread::of(&undisturbed(&latency)), 0.0))
