@@ -95,6 +95,7 @@ fn probe(disk: Disk) -> Probe {
                         round_trip: spread([us, us, us, 90, 100, 200]),
                     })
                     .to_vec(),
+                timer: spread([12, 14, 16, 20, 30, 200]),
             },
             messages: 90_000.0,
             bandwidth: 2.1e9,
@@ -204,6 +205,7 @@ fn the_host_and_its_loopback_are_there() {
     // 50 us to a thread that slept, 15 us to one that did not.
     assert_eq!(host.wake.as_ref().unwrap().mid.u64(), 35_000);
     let doze = host.doze.as_ref().unwrap();
+    assert_eq!(host.timer.as_ref().unwrap().mid.u64(), 16_000);
     assert_eq!((doze.lasts.u64(), doze.wake.mid.u64()), (300_000, 5_000));
     let network = profiles.network("made-up").unwrap();
     assert_eq!((network.rtt.mid.u64(), network.per_flow.f64()), (5_000, 2.1e9));
