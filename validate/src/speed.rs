@@ -180,10 +180,15 @@ mod tests {
     #[test]
     fn speeds_are_of_the_processors_asked_for_and_since_it_began() {
         let cpu = crate::probe::host::usable_cpus()[0];
+        let begun = Instant::now();
         let speedometer = Speedometer::on(&[cpu, usize::MAX]).unwrap();
-        thread::sleep(10 * EVERY);
+        // However late a busy machine lets it begin.
+        while speedometer.seen(&[cpu])[0].is_empty() && begun.elapsed() < Duration::from_secs(20) {
+            thread::sleep(10 * EVERY);
+        }
         let seen = speedometer.seen(&[cpu]);
-        assert!(seen.len() == 1 && (1..=10).contains(&seen[0].len()), "{seen:?}");
+        let most = begun.elapsed().div_duration_f64(EVERY) as usize;
+        assert!(seen.len() == 1 && (1..=most).contains(&seen[0].len()), "{seen:?}");
         // A piece takes 1 us to 10 ms on whatever runs this.
         assert!((1e2..1e6).contains(&mean(&seen)), "{seen:?}");
         assert_eq!(speedometer.seen(&[usize::MAX]), [Vec::<Sight>::new()], "there is no such processor");

@@ -15,6 +15,7 @@ use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
 use crate::local::{LocalCluster, Nodes};
+use crate::probe::interruptions;
 use crate::speed::{self, Speedometer};
 use crate::usage;
 use crate::{median, probe};
@@ -22,6 +23,8 @@ use crate::{median, probe};
 const KEYSPACE: &str = "calibrate";
 /// How long a node that has just said that it is ready is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// For interruptions to be seen, beside each round.
+const WATCH: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -53,6 +56,10 @@ pub struct Measurements {
     /// Pieces of [`speed`]'s work a second, the median: at this speed of the machine the mixes took their CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yardstick: Option<f64>,
+    /// Part of the processors' time that went into interrupts, beside the mixes. The kernel's accounts have it as their
+    /// CPU; taken out of it here, for the simulator interrupts by itself.
+    #[serde(default)]
+    pub interrupted: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,15 +119,21 @@ impl Looked {
 pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, CalibrateError> {
     let host = probe::host::describe(Duration::from_millis(50))?;
     let date = probe::date::today();
-    let mut all = Measurements { date, host, server: vec![], loader: vec![], rates: vec![], yardstick: None };
+    let mut all =
+        Measurements { date, host, server: vec![], loader: vec![], rates: vec![], yardstick: None, interrupted: 0.0 };
     let groups = groups(options.data);
     let cpus: Vec<usize> = options.server_cpu.into_iter().chain(options.loader_cpu).collect();
     let _awake = Awake::keep(&cpus).map_err(probe::ProbeError::Asleep)?;
     let speedometer = Speedometer::on(&cpus).map_err(probe::ProbeError::Unwatched)?;
     let steps = groups.iter().map(|group| group.steps.len()).sum::<usize>() * options.rounds as usize;
-    for group in (0..options.rounds).flat_map(|_| &groups) {
-        measure(options, group, &speedometer, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
+    let mut seen = interruptions::measure(&cpus, WATCH)?;
+    for _ in 0..options.rounds {
+        for group in &groups {
+            measure(options, group, &speedometer, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
+        }
+        seen.add(&interruptions::measure(&cpus, WATCH)?)?;
     }
+    all.take_out(seen.interrupted());
     all.bring_to_one_speed();
     all.join_rounds();
     Ok(all)
@@ -137,6 +150,14 @@ impl Measurements {
             (server.cpu_ns, loader.cpu_ns) = (server.cpu_ns * on_server, loader.cpu_ns * on_loader);
         }
         self.yardstick = Some(usual);
+    }
+
+    /// Of the mixes' CPU that part which was interrupts'.
+    fn take_out(&mut self, interrupted: f64) {
+        for mix in self.server.iter_mut().chain(&mut self.loader) {
+            mix.cpu_ns *= 1.0 - interrupted;
+        }
+        self.interrupted = interrupted;
     }
 
     /// What all rounds of a mix did and took, as one.

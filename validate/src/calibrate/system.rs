@@ -123,6 +123,7 @@ mod tests {
             server: mixes,
             rates: Vec::new(),
             yardstick: Some(120e3),
+            interrupted: 0.02,
         }
     }
 

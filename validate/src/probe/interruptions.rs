@@ -74,6 +74,12 @@ impl Seen {
         short.into_iter().chain(long).collect()
     }
 
+    /// Part of the time that interrupts took, of what was not other threads' or the host's.
+    pub fn interrupted(&self) -> f64 {
+        let short_ns = self.short.mean() * self.short.len() as f64;
+        short_ns / (short_ns + self.worked_ns as f64).max(1.0)
+    }
+
     /// By what the long ones' time is to be multiplied where the host has `stolen` of the time.
     fn times_as_long(&self, stolen: f64) -> f64 {
         let sum = |jumps: &Histogram<u64>| jumps.mean() * jumps.len() as f64;
@@ -152,6 +158,7 @@ mod tests {
             assert!(found.every_ns <= slice.as_nanos() as u64 && found.lasts.min > FELT_NS * 99 / 100, "{found:?}");
         }
         assert!(seen.but_preempted(0.01).len() <= seen.found().len());
+        assert!((0.0..1.0).contains(&seen.interrupted()) && Seen::nothing().interrupted() == 0.0);
     }
 
     /// Of 100 ms ten were the host's and two the kernel's, a millisecond each.
@@ -159,6 +166,14 @@ mod tests {
         let mut seen = Seen { worked_ns: 88_000_000, stolen_ns: 10_000_000, ..Seen::nothing() };
         seen.long.record_n(1_000_000, 12).unwrap();
         seen
+    }
+
+    #[test]
+    fn interrupts_are_a_part_of_the_time() {
+        let mut seen = taken();
+        seen.short.record_n(40_000, 100).unwrap();
+        // 4 ms beside the 88 ms of work; what the long ones took is not theirs.
+        assert!((seen.interrupted() - 4.0 / 92.0).abs() < 1e-3, "{}", seen.interrupted());
     }
 
     #[test]
