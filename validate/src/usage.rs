@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use scenarios::{Resource, Run};
 
+use crate::bound::WATCHES;
+
 /// Linux's USER_HZ, in which `/proc` tells times, on every architecture that this runs on.
 const TICKS_PER_S: f64 = 100.0;
 /// Of `/proc/diskstats`, whatever the device's own.
@@ -128,7 +130,7 @@ fn own_ticks() -> f64 {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
     stats
-        .filter(|stat| !["(awake-", "(speed-"].iter().any(|kind| stat.contains(kind)))
+        .filter(|stat| !["awake-", WATCHES].iter().any(|kind| stat.contains(&format!("({kind}"))))
         .filter_map(|stat| cpu_ticks(&stat))
         .sum()
 }

@@ -204,8 +204,8 @@ fn the_host_and_its_loopback_are_there() {
     assert_eq!((host.processor.clock.f64(), host.processor.hyper_thread_factor.f64()), (2.5, 1.0));
     // 50 us to a thread that slept, 15 us to one that did not.
     assert_eq!(host.wake.as_ref().unwrap().mid.u64(), 35_000);
-    let doze = host.doze.as_ref().unwrap();
     assert_eq!(host.timer.as_ref().unwrap().mid.u64(), 16_000);
+    let doze = host.doze.as_ref().unwrap();
     assert_eq!((doze.lasts.u64(), doze.wake.mid.u64()), (300_000, 5_000));
     let network = profiles.network("made-up").unwrap();
     assert_eq!((network.rtt.mid.u64(), network.per_flow.f64()), (5_000, 2.1e9));

@@ -17,7 +17,7 @@ const FELT_NS: u64 = 20_000;
 /// Longer ones are others' turns, a few a second among hundreds of interrupts: distributions of their own.
 pub(super) const SHORT_NS: u64 = 200_000;
 /// Walked through, a page a step: the kernel finds its own code and data out of the inner caches then, as it does behind
-/// work. Its ticks took a third longer than behind a thread that only read the clock.
+/// work. Interrupts took a third more of the time than from a thread that only read the clock.
 const WALKED: usize = 8 << 20;
 const PAGE: usize = 4 << 10;
 
@@ -76,15 +76,14 @@ impl Seen {
 
     /// Part of the time that interrupts took, of what was not other threads' or the host's.
     pub fn interrupted(&self) -> f64 {
-        let short_ns = self.short.mean() * self.short.len() as f64;
+        let short_ns = sum_ns(&self.short);
         short_ns / (short_ns + self.worked_ns as f64).max(1.0)
     }
 
     /// By what the long ones' time is to be multiplied where the host has `stolen` of the time.
     fn times_as_long(&self, stolen: f64) -> f64 {
-        let sum = |jumps: &Histogram<u64>| jumps.mean() * jumps.len() as f64;
-        let long_ns = sum(&self.long);
-        let watched_ns = self.worked_ns as f64 + sum(&self.short) + long_ns + sum(&self.preempted);
+        let long_ns = sum_ns(&self.long);
+        let watched_ns = self.worked_ns as f64 + sum_ns(&self.short) + long_ns + sum_ns(&self.preempted);
         let others_ns = (long_ns - self.stolen_ns as f64).max(0.0);
         (others_ns + stolen * watched_ns) / long_ns.max(1.0)
     }
@@ -94,6 +93,10 @@ impl Seen {
             |jumps: &Histogram<u64>| Interruptions { every_ns: self.worked_ns / jumps.len(), lasts: Spread::of(jumps) };
         kinds.into_iter().filter(|jumps| !jumps.is_empty()).map(of).collect()
     }
+}
+
+fn sum_ns(jumps: &Histogram<u64>) -> f64 {
+    jumps.mean() * jumps.len() as f64
 }
 
 /// On all of `cpus` at once.
@@ -118,7 +121,9 @@ fn watch(for_ns: u64) -> Seen {
     let (begun, mut waited_ns) = (reactor::now(), waited());
     let mut last = begun;
     while last - begun < for_ns {
-        pages.by_ref().take(1).for_each(|next| page.copy_from_slice(next));
+        if let Some(next) = pages.next() {
+            page.copy_from_slice(next);
+        }
         std::hint::black_box(&page);
         let now = reactor::now();
         last = match now - last {

@@ -61,7 +61,6 @@ pub struct Wakes {
     /// The same for short times, rising.
     pub naps: Vec<Nap>,
     /// How much later than it was due a timer is noticed by a thread that sleeps until then.
-    #[serde(default)]
     pub timer: Spread,
 }
 
@@ -178,69 +177,63 @@ fn between(places: Places, busy_poll: Duration, work: Work) -> Result<(Spread, f
         }
     })?;
     told.recv_timeout(START_MAX).map_err(|_| ProbeError::Silent)?;
-    let (tell, told) = mpsc::channel();
-    let client = Host::start(config(places.client, AWAKE), move |_| {
-        let tell = tell.clone();
-        async move {
-            // The main thread waits for this.
-            let _ = tell.send(drive(address, work).await);
-        }
-    })?;
-    let outcome = told.recv().map_err(|_| ProbeError::Silent)?;
-    for host in [client, server] {
-        host.stop();
-        host.join()?;
-    }
+    let outcome = on_thread(config(places.client, AWAKE), move || drive(address, work))?;
+    server.stop();
+    server.join()?;
     outcome.map_err(ProbeError::Loopback)
 }
 
-/// Both ends on one thread.
-fn alone(cpu: Option<usize>, for_ns: u64) -> Result<(Spread, f64), ProbeError> {
+/// What comes of `make`'s future on a shard with a thread of its own: this one is not to be bound to a processor.
+fn on_thread<T, F>(config: Config, make: impl Fn() -> F + Clone + Send + 'static) -> Result<T, ProbeError>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
     let (tell, told) = mpsc::channel();
-    let address = free_address()?;
-    let host = Host::start(config(cpu, AWAKE), move |_| {
-        let tell = tell.clone();
+    let host = Host::start(config, move |_| {
+        let (tell, outcome) = (tell.clone(), make());
         async move {
-            let (listening, ready) = (Rc::new(Cell::new(false)), Rc::new(reactor::sync::Notify::new()));
-            let (set, noted) = (listening.clone(), ready.clone());
-            drop(reactor::spawn(Group::Statement, "server", async move {
-                let told = || {
-                    set.set(true);
-                    noted.notify_all();
-                };
-                drop(serve(address, told).await);
-            }));
-            ready.wait_until(|| listening.get()).await;
-            let _ = tell.send(drive(address, Work::Pings { gap: [Duration::ZERO; 2], for_ns }).await);
+            // The main thread waits for this.
+            let _ = tell.send(outcome.await);
         }
     })?;
     let outcome = told.recv().map_err(|_| ProbeError::Silent)?;
     host.stop();
     host.join()?;
+    Ok(outcome)
+}
+
+/// Both ends on one thread.
+fn alone(cpu: Option<usize>, for_ns: u64) -> Result<(Spread, f64), ProbeError> {
+    let address = free_address()?;
+    let outcome = on_thread(config(cpu, AWAKE), move || async move {
+        let (listening, ready) = (Rc::new(Cell::new(false)), Rc::new(reactor::sync::Notify::new()));
+        let (set, noted) = (listening.clone(), ready.clone());
+        drop(reactor::spawn(Group::Statement, "server", async move {
+            let told = || {
+                set.set(true);
+                noted.notify_all();
+            };
+            drop(serve(address, told).await);
+        }));
+        ready.wait_until(|| listening.get()).await;
+        drive(address, Work::Pings { gap: [Duration::ZERO; 2], for_ns }).await
+    })?;
     outcome.map_err(ProbeError::Loopback)
 }
 
 /// A thread that does nothing but sleep until a time.
 fn measure_timer(cpu: Option<usize>, for_ns: u64) -> Result<Spread, ProbeError> {
-    let (tell, told) = mpsc::channel();
-    let host = Host::start(config(cpu, Duration::ZERO), move |_| {
-        let tell = tell.clone();
-        async move {
-            let mut late = histogram();
-            let until = reactor::now() + for_ns;
-            while reactor::now() < until || late.len() < 30 {
-                let due = reactor::now() + uneven(TIMERS);
-                reactor::time::sleep_until(due).await;
-                late.saturating_record((reactor::now() - due).max(1));
-            }
-            // The main thread waits for this.
-            let _ = tell.send(Spread::of(&undisturbed(&late)));
+    on_thread(config(cpu, Duration::ZERO), move || async move {
+        let mut late = histogram();
+        let until = reactor::now() + for_ns;
+        while reactor::now() < until || late.len() < 30 {
+            let due = reactor::now() + uneven(TIMERS);
+            reactor::time::sleep_until(due).await;
+            late.saturating_record((reactor::now() - due).max(1));
         }
-    })?;
-    let timer = told.recv().map_err(|_| ProbeError::Silent)?;
-    host.stop();
-    host.join()?;
-    Ok(timer)
+        Spread::of(&undisturbed(&late))
+    })
 }
 
 /// ns: so that nothing periodic is always met or always missed.

@@ -128,9 +128,7 @@ fn instance(writer: &Writer, name: &str, probe: &Probe) -> String {
         let lasts = writer.measured::<Time>(lasts_ns as f64);
         let _ = write!(text, "doze:\n  lasts: {lasts}\n  wake:\n{}", writer.quantiles("    ", wake));
     }
-    if probe.network.wakes.timer.samples > 0 {
-        let _ = write!(text, "timer:\n{}", writer.quantiles("  ", probe.network.wakes.timer));
-    }
+    let _ = write!(text, "timer:\n{}", writer.quantiles("  ", probe.network.wakes.timer));
     if !probe.interruptions.is_empty() {
         text += "interruptions:\n";
     }
