@@ -5,6 +5,7 @@
 mod client;
 mod experiment;
 mod session;
+mod start;
 
 use std::ops::Range;
 

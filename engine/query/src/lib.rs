@@ -48,6 +48,6 @@ pub use prepared::LWT_MARK_OPTION;
 pub use replica::ReplicaHandler;
 pub use schema::Change;
 pub use schema::agreement::{Agreement, LoadError, load as load_schema};
-pub use shards::Starting;
+pub use shards::{Starting, all_have};
 pub use snapshots::TableSnapshot;
 pub use system::{CQL_VERSION, RELEASE_VERSION, stored_tables};

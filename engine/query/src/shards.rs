@@ -1,8 +1,9 @@
 //! Work on every shard of the node.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use reactor::Group;
+use reactor::{Group, time};
 
 use crate::node::Node;
 
@@ -38,5 +39,20 @@ impl Node {
             answers.push(answer.await);
         }
         answers.into_iter().collect()
+    }
+}
+
+/// Waits until every shard of the node has its own `T`, as [`reactor::local`] finds it.
+pub async fn all_have<T: 'static>() {
+    /// How often a shard looks: short against a start.
+    const LOOK: Duration = Duration::from_millis(1);
+    let (here, shards) = reactor::shard_index();
+    for shard in (0..shards).filter(|&shard| shard != here) {
+        reactor::submit_to_with(shard, Group::Maintenance, "started", || async {
+            while reactor::local::<T>().is_none() {
+                time::sleep(LOOK).await;
+            }
+        })
+        .await;
     }
 }

@@ -72,6 +72,8 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     if shard == 0 {
         Agreement::install(document);
     }
+    // A shard is not heard of before all are up: its clients and peers would be refused by those that are not.
+    query::all_have::<Node>().await;
     if topology.len() > 1 {
         let addr = topology.local().internode_addr();
         let handler = Rc::new(ReplicaHandler);
@@ -82,6 +84,7 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
         node.use_messenger(messenger);
     }
     let serving = serving(&config, &node, shards).await?;
+    query::all_have::<Serving>().await;
     let mut clients = Vec::new();
     for port in &serving.ports {
         clients.push((listen(port.address).await?, *port));

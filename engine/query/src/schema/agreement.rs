@@ -8,11 +8,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cluster::NodeIndex;
 use reactor::sync::Semaphore;
-use reactor::{Group, fs, time};
+use reactor::{Group, fs};
 
 use super::document::{Change, Document, DocumentError};
 use super::{ChangeKind, Schema, Target};
@@ -21,6 +20,7 @@ use crate::ddl::{self, Ddl};
 use crate::error::{self, QueryError};
 use crate::node::Node;
 use crate::replica::verb;
+use crate::shards::Starting;
 
 const FILE: &str = "schema.cql";
 
@@ -70,7 +70,7 @@ pub(crate) async fn change(node: &Rc<Node>, ddl: Ddl, creator: Option<String>) -
         return change_here(node, ddl, creator).await;
     }
     reactor::submit_to_with(0, Group::Maintenance, "schema-change", move || async move {
-        let node = reactor::local::<Node>().ok_or_else(starting)?;
+        let node = reactor::local::<Node>().ok_or_else(|| error::server(Starting))?;
         change_here(&node, ddl, creator).await
     })
     .await
@@ -82,7 +82,7 @@ pub(crate) async fn change_access(node: &Rc<Node>, command: Command) -> Result<(
         return change_access_here(node, command).await;
     }
     reactor::submit_to_with(0, Group::Maintenance, "access-change", move || async move {
-        let node = reactor::local::<Node>().ok_or_else(starting)?;
+        let node = reactor::local::<Node>().ok_or_else(|| error::server(Starting))?;
         change_access_here(&node, command).await
     })
     .await
@@ -115,10 +115,6 @@ fn resources(target: &Target, schema: &Schema) -> Vec<Resource> {
         Target::Table(keyspace, table) => vec![Resource::table(keyspace, table)],
         Target::Type(..) | Target::Index(..) | Target::Access(_) => Vec::new(),
     }
-}
-
-fn starting() -> QueryError {
-    error::server("the node is still starting")
 }
 
 async fn change_here(node: &Rc<Node>, ddl: Ddl, creator: Option<String>) -> Result<Option<Change>, QueryError> {
@@ -190,38 +186,19 @@ async fn take_over(
     on_every_shard(node, &schema, async move |node, schema| node.install_schema(schema, &changes).await).await
 }
 
-/// Runs `work` with the schema to come on all shards. One that is still starting is waited for: it may have read the
-/// old schema already, and its commit log be written with it.
+/// Runs `work` with the schema to come on all shards.
 async fn on_every_shard(
     node: &Rc<Node>,
     schema: &Arc<Schema>,
     work: impl AsyncFn(Rc<Node>, Arc<Schema>) -> Result<(), QueryError> + Clone + Send + 'static,
 ) -> Result<(), QueryError> {
-    let mut elsewhere = Vec::new();
-    let patience = node.config.timeouts.schema;
-    for shard in 1..node.shards {
+    let schema = schema.clone();
+    let on_shard = move |node| {
         let (schema, work) = (schema.clone(), work.clone());
-        elsewhere.push(reactor::submit_to_with(shard, Group::Maintenance, "schema-install", move || async move {
-            let node = time::timeout(patience, started()).await.map_err(|_| starting())?;
-            work(node, schema).await
-        }));
-    }
-    let mut result = work(node.clone(), schema.clone()).await;
-    for shard in elsewhere {
-        result = result.and(shard.await);
-    }
-    result
-}
-
-/// The current shard's node, once it is there.
-async fn started() -> Rc<Node> {
-    const LOOK: Duration = Duration::from_millis(1);
-    loop {
-        match reactor::local::<Node>() {
-            Some(node) => return node,
-            None => time::sleep(LOOK).await,
-        }
-    }
+        async move { work(node, schema).await }
+    };
+    let results = node.on_every_shard("schema-install", on_shard).await.map_err(error::server)?;
+    results.into_iter().collect()
 }
 
 /// Sends our document to every live node and waits for their answers. One that does not answer pulls it later.
