@@ -87,6 +87,21 @@ fn a_bad_command_line_exits_with_2() {
 }
 
 #[test]
+fn settings_that_cannot_be_exit_with_3_before_anything_is_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (setting, suggestion) in [
+        ("memtable_cleanup_threshold: 1.5", "above 0 and below 1"),
+        ("memtable_cleanup_threshold: 0", "above 0 and below 1"),
+        ("otc_coalescing_strategy: SOMETIMES", "TIMEHORIZON or DISABLED"),
+    ] {
+        fs::write(folder.path().join("node.yaml"), format!("{setting}\n")).expect("the folder is ours");
+        let (code, _, said) = run(folder.path(), &["serve", "--config", "node.yaml", "--listen", "127.0.0.1:0"]);
+        assert_eq!(code, Some(3), "{setting}: {said}");
+        assert!(said.contains(setting.split(':').next().expect("a name")) && said.contains(suggestion), "{said}");
+    }
+}
+
+#[test]
 fn what_the_binary_carries_is_valid_and_listed() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, _, said) = run(folder.path(), &["check"]);

@@ -266,7 +266,21 @@ fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<No
     let throughput = args.compaction_throughput.or(file.number("compaction_throughput_mb_per_sec"));
     config.compaction_mb_per_s = throughput.filter(|rate| *rate > 0.0);
     config.coalescing_window = coalescing_window(file)?;
+    config.memtable_cleanup_threshold = cleanup_threshold(file)?.unwrap_or(config.memtable_cleanup_threshold);
     Ok(config)
+}
+
+/// The part of the memory for memtables at which the largest is flushed.
+fn cleanup_threshold(file: &ConfigFile) -> Result<Option<f64>, Failure> {
+    let part = file.number("memtable_cleanup_threshold");
+    match part.filter(|part| !(*part > 0.0 && *part < 1.0)) {
+        None => Ok(part),
+        Some(other) => {
+            let text = format!("memtable_cleanup_threshold cannot be {other}");
+            let help = "it is a part of the memory for memtables, above 0 and below 1, such as 0.5";
+            Err(Failure::with_help(Code::Invalid, text, help))
+        }
+    }
 }
 
 /// How long a message to another node may wait for others; `None`: not at all.

@@ -413,7 +413,9 @@ pub fn node_config(run: &Run) -> NodeConfig {
     let memory = run.memory();
     let mut config = NodeConfig::single(address(0), cluster::DATA_DIR);
     config.cluster_name = run.scenario.clone();
-    config.memtable_bytes = memory.memtable.max(MEMTABLE_MIN_BYTES * u64::from(run.shards().0));
+    let memtables = memory.memtable.max(1);
+    config.memtable_bytes = memtables.max(MEMTABLE_MIN_BYTES * run.instance.vcpus.u64());
+    config.memtable_cleanup_threshold *= memtables as f64 / config.memtable_bytes as f64;
     config.cache_bytes = memory.row_cache;
     if let Some(system) = &run.system.memory {
         config.index_cache_fraction = run.index_cache_fraction();
@@ -449,7 +451,9 @@ pub fn node_config(run: &Run) -> NodeConfig {
 /// Floors of what is scaled. A flush, and a new segment, take a number of disk operations whatever their size, at
 /// latencies that are not scaled: below these sizes a scaled run would wait for those alone.
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
-const MEMTABLE_MIN_BYTES: u64 = 256 << 10;
+/// For each virtual CPU that fills it. Memtables are flushed at their scaled size; this is the room for what is written
+/// meanwhile.
+const MEMTABLE_MIN_BYTES: u64 = 1 << 20;
 
 /// One loader shard: connects, then runs its part of phase after phase.
 async fn drive(

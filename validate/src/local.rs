@@ -346,9 +346,10 @@ fn arguments(nodes: &Nodes, node: usize, addresses: &[IpAddr], folder: &Path) ->
 fn settings(config: &NodeConfig) -> String {
     let mib = |bytes: u64| (bytes >> 20).max(1);
     let mut text = format!(
-        "commitlog_segment_size_in_mb: {}\ncommitlog_total_space_in_mb: {}\n",
+        "commitlog_segment_size_in_mb: {}\ncommitlog_total_space_in_mb: {}\nmemtable_cleanup_threshold: {}\n",
         mib(config.commitlog_segment_bytes),
-        mib(config.commitlog_bytes)
+        mib(config.commitlog_bytes),
+        config.memtable_cleanup_threshold
     );
     if let Some(window) = config.coalescing_window {
         text += &format!("otc_coalescing_window_us: {}\n", window.as_micros());

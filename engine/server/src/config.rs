@@ -28,6 +28,8 @@ pub struct NodeConfig {
     pub sync: SyncMode,
     /// Memory for memtables, of the whole node, in bytes.
     pub memtable_bytes: u64,
+    /// The part of it that active memtables take when the largest is flushed.
+    pub memtable_cleanup_threshold: f64,
     /// Memory for cached blocks of SSTables, of the whole node, in bytes.
     pub cache_bytes: u64,
     /// The part of that which index blocks may take.
@@ -76,6 +78,7 @@ impl NodeConfig {
             commitlog_dir: storage.commitlog_dir,
             sync: storage.sync,
             memtable_bytes: storage.memtable_limit_bytes,
+            memtable_cleanup_threshold: storage.memtable_cleanup_threshold,
             cache_bytes: storage.cache_bytes,
             index_cache_fraction: storage.index_cache_fraction,
             commitlog_segment_bytes: storage.commitlog_segment_bytes,
@@ -113,6 +116,7 @@ impl NodeConfig {
             ("commitlog_directory", self.commitlog_dir.clone()),
             ("commitlog_segment_size_in_mb", (self.commitlog_segment_bytes >> 20).to_string()),
             ("commitlog_total_space_in_mb", (self.commitlog_bytes >> 20).to_string()),
+            ("memtable_cleanup_threshold", self.memtable_cleanup_threshold.to_string()),
             ("compaction_throughput_mb_per_sec", self.compaction_mb_per_s.unwrap_or(0.0).to_string()),
             ("read_request_timeout_in_ms", ms(self.timeouts.read)),
             ("write_request_timeout_in_ms", ms(self.timeouts.write)),
@@ -158,6 +162,7 @@ impl NodeConfig {
             shards: shards as u32,
             sync: self.sync,
             memtable_limit_bytes: share(self.memtable_bytes),
+            memtable_cleanup_threshold: self.memtable_cleanup_threshold,
             cache_bytes: share(self.cache_bytes),
             index_cache_fraction: self.index_cache_fraction,
             commitlog_segment_bytes: self.commitlog_segment_bytes,

@@ -24,9 +24,11 @@ pub struct Config {
     pub shard: u32,
     pub shards: u32,
     pub sync: SyncMode,
-    /// Bytes of memtables, active and being flushed. At half of it the largest is flushed; beyond, writers are held to
-    /// the pace of the flush, so that it is never exceeded by more than a mutation.
+    /// Bytes of memtables, active and being flushed. Writers are held to the pace of the flush, so that it is never
+    /// exceeded by more than a mutation.
     pub memtable_limit_bytes: u64,
+    /// The part of it that active memtables take when the largest is flushed (Cassandra's option of this name).
+    pub memtable_cleanup_threshold: f64,
     /// Size of a commit log segment; a mutation may have half of it.
     pub commitlog_segment_bytes: u64,
     /// Bytes of live segments beyond which the tables that hold the oldest are flushed. A quarter above it writers wait.
@@ -76,6 +78,7 @@ impl Config {
             shards: 1,
             sync: SyncMode::Periodic { every: Duration::from_secs(10) },
             memtable_limit_bytes: 512 << 20,
+            memtable_cleanup_threshold: 0.5,
             commitlog_segment_bytes: 32 << 20,
             commitlog_limit_bytes: 8 << 30,
             compaction_mb_per_s: None,

@@ -13,6 +13,8 @@ use crate::curve::Curve;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub limit: u64,
+    /// Of active ones, at which the largest is set aside.
+    pub flush_at: u64,
     pub active: u64,
     /// Of memtables that are set aside, all of each until it is in an SSTable.
     pub flushing: u64,
@@ -27,9 +29,9 @@ pub(crate) struct Memory {
 const SHARES: Curve = Curve(&[(0.0, 50.0), (0.5, 200.0), (0.8, 1000.0), (1.0, 4000.0)]);
 
 impl Memory {
-    /// Whether the largest memtable is to be set aside: half of the memory is for what comes in meanwhile.
+    /// Whether the largest memtable is to be set aside: the rest of the memory is for what comes in meanwhile.
     pub fn wants_flush(&self) -> bool {
-        self.active * 2 >= self.limit
+        self.active >= self.flush_at
     }
 
     /// Bytes that writers may add now.
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     fn memory(active: u64, flushing: u64, written: u64) -> Memory {
-        Memory { limit: 1000, active, flushing, written }
+        Memory { limit: 1000, flush_at: 500, active, flushing, written }
     }
 
     #[test]
@@ -67,6 +69,9 @@ mod tests {
         assert!(!memory(499, 0, 0).wants_flush());
         assert!(memory(500, 0, 0).wants_flush());
         assert!(!memory(0, 500, 100).wants_flush());
+        let early = Memory { flush_at: 100, ..memory(100, 0, 0) };
+        assert!(early.wants_flush());
+        assert_eq!(early.room(), 900);
     }
 
     #[test]

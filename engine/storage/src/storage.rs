@@ -405,8 +405,10 @@ impl Storage {
     }
 
     pub(crate) fn memory(&self) -> Memory {
+        let limit = self.config.memtable_limit_bytes;
         Memory {
-            limit: self.config.memtable_limit_bytes,
+            limit,
+            flush_at: (limit as f64 * self.config.memtable_cleanup_threshold) as u64,
             active: self.active_bytes.get() as u64,
             flushing: self.flushing_bytes.get() as u64,
             written: self.written_bytes.get() as u64,

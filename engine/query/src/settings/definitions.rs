@@ -100,6 +100,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     live("max_clustering_key_restrictions_per_query", Kind::Number, "100"),
     live("maximum_replication_factor_fail_threshold", Kind::Number, "-1"),
     live("maximum_replication_factor_warn_threshold", Kind::Number, "-1"),
+    fixed("memtable_cleanup_threshold", Kind::Number, "0.5"),
     live("minimum_replication_factor_fail_threshold", Kind::Number, "-1"),
     live("minimum_replication_factor_warn_threshold", Kind::Number, "-1"),
     fixed("native_transport_port", Kind::Number, "9042"),
