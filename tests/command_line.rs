@@ -108,7 +108,7 @@ fn what_the_binary_carries_is_valid_and_listed() {
     assert_eq!(code, Some(0), "{said}");
     let (code, shown, said) = run(folder.path(), &["list"]);
     assert_eq!(code, Some(0), "{said}");
-    for name in ["lowend/read-small", "lowend/write-10k", "scylla-1.6.1", "cassandra-3.0.9", "c3.2xlarge"] {
+    for name in ["lowend/read-small", "lowend/writes-scylla", "scylla-1.6.1", "cassandra-3.0.9", "c3.2xlarge"] {
         assert!(shown.contains(name), "{name} is not in\n{shown}");
     }
 }

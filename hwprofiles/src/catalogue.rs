@@ -126,9 +126,6 @@ impl Profiles {
                     let system: System<CostFile> = document.parse()?;
                     let rises = system.pauses.as_ref().is_none_or(|p| p.pause.sampler().is_some());
                     rising(&document, &["pauses", "pause"], rises)?;
-                    let old = system.pauses.as_ref().and_then(|pauses| pauses.old.as_ref());
-                    let rises = old.is_none_or(|old| old.pause.sampler().is_some());
-                    rising(&document, &["pauses", "old", "pause"], rises)?;
                     let rises = match &system.threading {
                         Threading::Pool { wake: Some(wake), .. } => wake.sampler().is_some(),
                         _ => true,

@@ -246,8 +246,6 @@ pub struct Pauses {
     pub pause: Quantiles,
     /// What copying adds; absent: all that was allocated is dead.
     pub survivors: Option<Survivors>,
-    /// What outlives young collections, and the pauses that it makes.
-    pub old: Option<OldCollections>,
 }
 
 /// What survives a young collection is copied: into a survivor space, again at each later one, at last into the old
@@ -258,8 +256,10 @@ pub struct Pauses {
 pub struct Survivors {
     /// Of what a replica's write allocates, what its memtable refers to until it is flushed.
     pub retained: Figure<BytesPerOp>,
-    /// All collecting threads together.
+    /// All collecting threads together, of what was allocated since the last collection.
     pub copying: Figure<Bandwidth>,
+    /// The same of what an earlier collection has copied, and so laid together; absent: as fast.
+    pub copying_again: Option<Figure<Bandwidth>>,
     /// The largest tenuring threshold.
     pub tenuring: Figure<Count>,
     pub desired: Figure<Bytes>,
@@ -267,14 +267,21 @@ pub struct Survivors {
     pub target: Option<Figure<Time>>,
     /// And yet not before so much was allocated.
     pub least: Option<Figure<Bytes>>,
+    /// Of a collector that takes the old generation's room from the young one's; absent: each has its own.
+    pub shared_heap: Option<SharedHeap>,
 }
 
-/// A pause each time `every` bytes have come into the old generation.
+/// A heap whose young generation has what the old one leaves (HotSpot's G1,
+/// `G1CollectorPolicy::calculate_young_list_target_length`). When that has grown to `marking` of it, `mixed` collections,
+/// as early as can be, free what is garbage in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OldCollections {
-    /// Part of the garbage that is promoted.
-    pub promoted: Figure<Ratio>,
-    pub every: Figure<Bytes>,
-    pub pause: Quantiles,
+pub struct SharedHeap {
+    pub size: Figure<Bytes>,
+    /// Part of it that is kept free to copy to.
+    pub reserve: Figure<Ratio>,
+    pub marking: Figure<Ratio>,
+    /// What the old generation has when it was cleared.
+    pub live: Figure<Bytes>,
+    pub mixed: Figure<Count>,
 }

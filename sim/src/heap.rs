@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::model::{CopyingModel, PauseModel};
+use crate::model::{CopyingModel, OldModel, PauseModel};
 
 #[derive(Default)]
 pub(crate) struct Heap {
@@ -10,8 +10,8 @@ pub(crate) struct Heap {
     allocated: Cell<u64>,
     retained: Cell<u64>,
     survivors: RefCell<Survivors>,
-    /// What has become old since the old generation was collected.
-    promoted: Cell<u64>,
+    /// `None` before the first collection.
+    old: Cell<Option<Old>>,
 }
 
 /// What earlier collections found alive.
@@ -23,14 +23,23 @@ struct Survivors {
     threshold: Option<usize>,
 }
 
+/// What a collection moved, in bytes.
+struct Moved {
+    /// For the first time.
+    first: u64,
+    again: u64,
+    /// Of these, what became old.
+    promoted: u64,
+}
+
 impl Survivors {
     fn bytes(&self) -> u64 {
         self.by_age.iter().sum()
     }
 
-    /// A collection that finds `newest` bytes alive of what was allocated since the last. Gives what it copies.
-    fn collect(&mut self, newest: u64, model: &CopyingModel) -> u64 {
-        let copied = newest + self.bytes();
+    /// A collection that finds `newest` bytes alive of what was allocated since the last.
+    fn collect(&mut self, newest: u64, model: &CopyingModel) -> Moved {
+        let again = self.bytes();
         self.by_age.insert(0, newest);
         self.by_age.truncate(self.threshold.unwrap_or(model.tenuring_max));
         let mut younger = 0;
@@ -40,12 +49,45 @@ impl Survivors {
         };
         let age = self.by_age.iter().position(reaches).map_or(model.tenuring_max, |index| index + 1);
         self.threshold = Some(age.min(model.tenuring_max));
-        copied
+        Moved { first: newest, again, promoted: newest + again - self.bytes() }
     }
 }
 
-fn ns_of(bytes: u64, model: &CopyingModel) -> u64 {
-    (bytes as f64 / model.bytes_per_s * 1e9) as u64
+/// The old generation of a collector that has both in one heap.
+#[derive(Clone, Copy)]
+struct Old {
+    bytes: u64,
+    /// Collections that are still to free a part of it.
+    mixed_left: u64,
+}
+
+impl Old {
+    /// Anywhere between two clearings: the host has been at work before.
+    fn begin(model: &OldModel, random: u64) -> Self {
+        let between = model.mark_bytes.saturating_sub(model.live_bytes);
+        let bytes = model.live_bytes + (u128::from(between) * u128::from(random) >> 64) as u64;
+        Self { bytes, mixed_left: 0 }
+    }
+
+    /// A collection promoted so much.
+    fn collect(&mut self, promoted: u64, model: &OldModel) {
+        if self.mixed_left > 0 {
+            self.bytes -= self.bytes.saturating_sub(model.live_bytes) / self.mixed_left;
+            self.mixed_left -= 1;
+        } else if self.bytes >= model.mark_bytes {
+            self.mixed_left = model.mixed;
+        }
+        self.bytes += promoted;
+    }
+
+    /// What the young generation may take.
+    fn leaves(&self, model: &OldModel) -> u64 {
+        if self.mixed_left > 0 { 0 } else { model.room_bytes.saturating_sub(self.bytes) }
+    }
+}
+
+fn ns_of(first: u64, again: u64, model: &CopyingModel) -> u64 {
+    ((first as f64 / model.first_bytes_per_s + again as f64 / model.again_bytes_per_s) * 1e9) as u64
 }
 
 impl Heap {
@@ -60,10 +102,17 @@ impl Heap {
     fn is_due(&self, model: &PauseModel) -> bool {
         let allocated = self.allocated.get();
         let Some(copying) = &model.copying else { return allocated >= model.young_bytes };
+        if allocated < copying.least_bytes {
+            return false;
+        }
+        let room = match (&copying.old, self.old.get()) {
+            (Some(model), Some(old)) => old.leaves(model),
+            _ => u64::MAX,
+        };
         let survivors = self.survivors.borrow().bytes();
-        let expected_ns = || model.pause.median_ns() + ns_of(self.retained.get() + survivors, copying);
-        allocated + survivors >= model.young_bytes
-            || copying.target_ns.is_some_and(|target_ns| allocated >= copying.least_bytes && expected_ns() >= target_ns)
+        let expected_ns = || model.pause.median_ns() + ns_of(self.retained.get(), survivors, copying);
+        allocated + survivors >= model.young_bytes.min(room)
+            || copying.target_ns.is_some_and(|target_ns| expected_ns() >= target_ns)
     }
 
     /// Collects if it is time to, and gives how long that stops the host.
@@ -72,17 +121,16 @@ impl Heap {
         if !self.is_due(model) {
             return None;
         }
-        let allocated = self.allocated.replace(0);
+        self.allocated.set(0);
         let retained = self.retained.replace(0);
         let mut ns = model.pause.sample(random());
         if let Some(copying) = &model.copying {
-            ns += ns_of(self.survivors.borrow_mut().collect(retained, copying), copying);
-        }
-        if let Some(old) = &model.old {
-            let promoted = self.promoted.get() + (allocated as f64 * old.promoted) as u64;
-            self.promoted.set(promoted % old.every_bytes);
-            if promoted >= old.every_bytes {
-                ns += old.pause.sample(random());
+            let moved = self.survivors.borrow_mut().collect(retained, copying);
+            ns += ns_of(moved.first, moved.again, copying);
+            if let Some(model) = &copying.old {
+                let mut old = self.old.get().unwrap_or_else(|| Old::begin(model, random()));
+                old.collect(moved.promoted, model);
+                self.old.set(Some(old));
             }
         }
         Some(ns)
@@ -98,7 +146,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn model(copying: CopyingModel) -> PauseModel {
-        PauseModel { young_bytes: 1000 * MB, pause: Latency::constant(10 * MS), copying: Some(copying), old: None }
+        PauseModel { young_bytes: 1000 * MB, pause: Latency::constant(10 * MS), copying: Some(copying) }
     }
 
     /// Pauses, and what was allocated before each, when of 10 MB `retained` MB stay alive.
@@ -117,8 +165,15 @@ mod tests {
         seen
     }
 
-    const G1: CopyingModel =
-        CopyingModel { bytes_per_s: 1e9, tenuring_max: 15, desired_bytes: 150 * MB, target_ns: None, least_bytes: 0 };
+    const G1: CopyingModel = CopyingModel {
+        first_bytes_per_s: 1e9,
+        again_bytes_per_s: 1e9,
+        tenuring_max: 15,
+        desired_bytes: 150 * MB,
+        target_ns: None,
+        least_bytes: 0,
+        old: None,
+    };
 
     #[test]
     fn survivors_are_copied_until_they_are_old() {
@@ -138,5 +193,21 @@ mod tests {
         // It keeps a least young generation, whatever that takes.
         let eager = CopyingModel { target_ns: Some(MS), least_bytes: 500 * MB, ..G1 };
         assert!(pauses(eager, 0).iter().all(|seen| *seen == (10, 500)));
+    }
+
+    #[test]
+    fn what_was_moved_before_lies_together() {
+        let twice = CopyingModel { again_bytes_per_s: 2e9, ..G1 };
+        assert_eq!(pauses(twice, 1), [(110, 1000), (150, 900), (186, 810), (178, 830), (176, 840), (177, 840)]);
+    }
+
+    #[test]
+    fn the_old_generation_takes_room_from_the_young_one_until_it_is_cleared() {
+        let old = OldModel { room_bytes: 1300 * MB, mark_bytes: 600 * MB, live_bytes: 400 * MB, mixed: 2 };
+        let shared = CopyingModel { least_bytes: 200 * MB, tenuring_max: 1, old: Some(old), ..G1 };
+        // 400 MB are old at first: 900 are left for new ones and survivors, then less by what became old. A collection
+        // that finds 600 marks, and the next two clear, each as early as can be.
+        let allocated: Vec<u64> = pauses(shared, 1).iter().map(|(_, allocated)| *allocated).collect();
+        assert_eq!(allocated, [1000, 800, 720, 650, 590, 200]);
     }
 }

@@ -45,27 +45,31 @@ pub struct PauseModel {
     pub pause: Latency,
     /// What copying survivors adds; `None`: there are none.
     pub copying: Option<CopyingModel>,
-    pub old: Option<OldModel>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct CopyingModel {
-    pub bytes_per_s: f64,
+    /// Of what has not been copied before, and of what has.
+    pub first_bytes_per_s: f64,
+    pub again_bytes_per_s: f64,
     pub tenuring_max: usize,
     /// Younger survivors than those that become old take so much at most.
     pub desired_bytes: u64,
     /// Collects as soon as it expects a longer pause, but not before `least_bytes` were allocated.
     pub target_ns: Option<u64>,
     pub least_bytes: u64,
+    /// Takes room from the young generation; `None`: it has its own.
+    pub old: Option<OldModel>,
 }
 
-/// A longer pause, with a young one, each time so much has been promoted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OldModel {
-    /// Of the garbage.
-    pub promoted: f64,
-    pub every_bytes: u64,
-    pub pause: Latency,
+    /// Of both generations, without what is kept free.
+    pub room_bytes: u64,
+    /// From here on the next `mixed` collections clear it, down to `live_bytes`.
+    pub mark_bytes: u64,
+    pub live_bytes: u64,
+    pub mixed: u64,
 }
 
 /// From the last look for work until the processor sleeps: the way into the kernel and its idle loop, assumed.
@@ -310,19 +314,22 @@ impl HostModel {
             volumes_share_nic: instance.ebs.as_ref().is_some_and(|ebs| ebs.shares_nic),
             pauses: system.pauses.as_ref().and_then(|pauses| {
                 let latency = |quantiles: &hwprofiles::Quantiles| Some(Latency::from_sampler(&quantiles.sampler()?, 1));
-                let old = pauses.old.as_ref().and_then(|old| {
-                    let (promoted, every_bytes) = (old.promoted.f64(), old.every.u64().max(1));
-                    Some(OldModel { promoted, every_bytes, pause: latency(&old.pause)? })
-                });
                 let copying = pauses.survivors.as_ref().map(|survivors| CopyingModel {
-                    bytes_per_s: survivors.copying.f64(),
+                    first_bytes_per_s: survivors.copying.f64(),
+                    again_bytes_per_s: survivors.copying_again.as_ref().unwrap_or(&survivors.copying).f64(),
                     tenuring_max: survivors.tenuring.u64() as usize,
                     desired_bytes: survivors.desired.u64(),
                     target_ns: survivors.target.as_ref().map(|target| target.u64()),
                     least_bytes: survivors.least.as_ref().map_or(0, |least| least.u64()),
+                    old: survivors.shared_heap.as_ref().map(|heap| OldModel {
+                        room_bytes: (heap.size.f64() * (1.0 - heap.reserve.f64())) as u64,
+                        mark_bytes: (heap.size.f64() * heap.marking.f64()) as u64,
+                        live_bytes: heap.live.u64(),
+                        mixed: heap.mixed.u64().max(1),
+                    }),
                 });
                 let (young_bytes, pause) = (pauses.young.u64().max(1), latency(&pauses.pause)?);
-                Some(PauseModel { young_bytes, pause, copying, old })
+                Some(PauseModel { young_bytes, pause, copying })
             }),
             is_buffered: system.io == hwprofiles::IoMode::Buffered,
             page_cache_bytes: system.memory.as_ref().map_or(0, |memory| memory.plan(instance.ram.u64()).page_cache),

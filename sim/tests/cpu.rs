@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use common::{Log, MS, S, ip, plain};
 use reactor::{Buf, Group, OpenFlags, Work, charge, fs, spawn, submit_to, time};
-use sim::{
-    ContentionModel, CpuModel, HostModel, InterruptModel, Latency, OldModel, PauseModel, Settings, SiblingModel,
-};
+use sim::{ContentionModel, CpuModel, HostModel, InterruptModel, Latency, PauseModel, Settings, SiblingModel};
 
 fn model(shards: usize) -> HostModel {
     let mut model = HostModel::plain("plain", shards);
@@ -78,9 +76,9 @@ fn messages_between_shards_are_answered() {
 
 /// How long a host stands still in 10 s, in ms, whose first shard leaves 1,000 bytes of garbage every 100 us; and how
 /// often that came to its turn.
-fn collections(mut model: HostModel, old: Option<OldModel>) -> (u64, usize) {
+fn collections(mut model: HostModel) -> (u64, usize) {
     model.cpu.set_garbage(Work::MemtableInsert, 1000, 0);
-    model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), copying: None, old });
+    model.pauses = Some(PauseModel { young_bytes: 1_000_000, pause: Latency::constant(50 * MS), copying: None });
     let outcome = sim::run(1, Settings::default(), |world| {
         let host = world.add_host(ip(1), model.clone());
         let log = Log::new();
@@ -107,7 +105,7 @@ fn collections(mut model: HostModel, old: Option<OldModel>) -> (u64, usize) {
 
 #[test]
 fn garbage_stops_the_host() {
-    let (paused_ms, _) = collections(model(2), None);
+    let (paused_ms, _) = collections(model(2));
     // 100 ms of work (1,000 x 100 us), then a pause of 50 ms.
     assert!((3_200..3_450).contains(&paused_ms), "{paused_ms}");
 }
@@ -220,7 +218,7 @@ fn what_would_run_in_place_is_shared_out_on_a_pool() {
 fn a_pool_stands_still_while_garbage_is_collected() {
     let mut pool = model(1);
     pool.cpus_per_shard = 4;
-    let (paused_ms, turns) = collections(pool, None);
+    let (paused_ms, turns) = collections(pool);
     // Threads' timers have a slack of 50 us: 150 ms of work between two pauses.
     assert!((2_400..2_550).contains(&paused_ms), "{paused_ms}");
     assert!((49_000..51_500).contains(&turns), "{turns}");
@@ -317,14 +315,6 @@ fn a_pool_has_whole_cores_until_it_needs_more_and_its_threads_contend() {
     near(time(1, Some(law)), 600_000);
     // The costs were found with all four at work: they are as the table has them.
     near(time(4, Some(ContentionModel { at: 4.0, ..law })), MS);
-}
-
-#[test]
-fn what_outlives_young_collections_stops_the_host_for_longer() {
-    let old = OldModel { promoted: 0.1, every_bytes: 1_000_000, pause: Latency::constant(500 * MS) };
-    let (paused_ms, _) = collections(model(1), Some(old));
-    // Ten times 100 ms of work and a pause of 50 ms, then one of 500 ms: 1 s of 2 s.
-    assert!((4_700..5_300).contains(&paused_ms), "{paused_ms}");
 }
 
 #[test]
