@@ -96,9 +96,20 @@ struct Simulation<'a> {
     run: &'a Run,
     board: Rc<Board>,
     cluster: Rc<Cluster>,
+    /// Those that the cluster starts with: what is used of a node is told of these.
     servers: Vec<HostId>,
     loaders: Vec<HostId>,
     left_out: RefCell<Vec<String>>,
+}
+
+/// What a node runs on, counted from 0.
+fn server_model(run: &Run, node: usize) -> HostModel {
+    let commitlog = run.commitlog_disk.as_ref().unwrap_or(&run.data_disk);
+    let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
+    let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
+    let name = format!("node {}", node + 1);
+    let model = HostModel::from_profiles(&name, &run.instance, &run.system, disks);
+    model.scaled(run.scale.data.f64(), run.burst_part())
 }
 
 fn loader_ip(loader: u32) -> IpAddr {
@@ -107,14 +118,8 @@ fn loader_ip(loader: u32) -> IpAddr {
 
 impl<'a> Simulation<'a> {
     fn new(world: &'a Rc<World>, run: &'a Run) -> Self {
-        let commitlog = run.commitlog_disk.as_ref().unwrap_or(&run.data_disk);
-        let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
-        let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
         let (data, burst) = (run.scale.data.f64(), run.burst_part());
-        let models = (0..run.nodes).map(|node| {
-            let name = format!("node {}", node + 1);
-            HostModel::from_profiles(&name, &run.instance, &run.system, disks).scaled(data, burst)
-        });
+        let models = (0..run.nodes).map(|node| server_model(run, node as usize));
         let cluster = Cluster::boot(world, models.collect(), &node_config(run));
         let loaders = (0..run.loader_nodes).map(|loader| {
             let name = format!("loader {}", loader + 1);
@@ -198,7 +203,8 @@ impl<'a> Simulation<'a> {
     fn quiesce(&self, name: &str) -> Result<(), RunError> {
         self.board.done.set(0);
         let shards = self.run.shards().0 as usize;
-        for (node, &host) in self.servers.iter().enumerate() {
+        let hosts = self.cluster.hosts();
+        for (node, &host) in hosts.iter().enumerate() {
             for shard in 0..shards {
                 let board = self.board.clone();
                 self.world.on_shard(host, shard, |shard| {
@@ -211,7 +217,7 @@ impl<'a> Simulation<'a> {
                 });
             }
         }
-        let all = shards * self.servers.len();
+        let all = shards * hosts.len();
         self.wait(name, || self.board.done.get() == all)
     }
 
@@ -221,11 +227,6 @@ impl<'a> Simulation<'a> {
         let name = plan.name.as_str();
         if let Some(footprint) = &plan.footprint {
             return Ok(self.footprint(name, footprint).into_iter().collect());
-        }
-        if plan.meanwhile == Some(Meanwhile::AddNode {}) {
-            let left_out = format!("{name}: a node cannot join a running cluster yet");
-            self.left_out.borrow_mut().push(left_out);
-            return Ok(Vec::new());
         }
         if plan.quiesce == Quiesce::Before {
             progress(&format!("{name}: quiesce"), 0.0);
@@ -280,11 +281,14 @@ impl<'a> Simulation<'a> {
         let before = self.counters();
         let measures = self.measures();
         let from = self.world.now();
-        let compaction = match plan.meanwhile {
-            Some(Meanwhile::MajorCompaction { node }) => Some(self.begin_compaction(node as usize - 1..node as usize)),
-            Some(Meanwhile::AddNode {}) | None => None,
+        let meanwhile: Option<Box<dyn Fn() -> bool + '_>> = match plan.meanwhile {
+            Some(Meanwhile::MajorCompaction { node }) => {
+                Some(Box::new(self.begin_compaction(node as usize - 1..node as usize)))
+            }
+            Some(Meanwhile::AddNode {}) => Some(Box::new(self.begin_joining())),
+            None => None,
         };
-        if let Some(is_over) = &compaction {
+        if let Some(is_over) = &meanwhile {
             self.wait_telling(name, || is_over() || board.done.get() == parts, tell)?;
             shared.iter().for_each(SharedPhase::end);
         }
@@ -302,7 +306,7 @@ impl<'a> Simulation<'a> {
         record.work_us = self.work(&before, &after, record.measured);
         record.further.extend(self.measures().since(&measures));
         record.further.extend(of_resources(&record.resources));
-        if let Some(is_over) = compaction {
+        if let Some(is_over) = meanwhile {
             // What the load was too short for is not to go on in the next phase.
             self.wait(name, is_over)?;
         }
@@ -364,7 +368,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn measures(&self) -> Measures {
-        Measures::take(self.world, &self.servers, self.run.shards().0 as usize, &self.run.keyspace)
+        Measures::take(self.world, &self.cluster.hosts(), self.run.shards().0 as usize, &self.run.keyspace)
     }
 
     /// Told in full size.
@@ -389,6 +393,12 @@ impl<'a> Simulation<'a> {
             });
         }
         move || self.board.compacted.get() == all
+    }
+
+    /// Boots one more node like the others, which joins. Tells whether it serves clients.
+    fn begin_joining(&self) -> impl Fn() -> bool + '_ {
+        let node = self.cluster.join(self.world, server_model(self.run, self.cluster.len()));
+        move || self.cluster.is_ready(self.world, node)
     }
 
     /// Of the servers, in microseconds an operation.

@@ -30,8 +30,6 @@ const S: u64 = 1_000_000_000;
 const WRITERS: u64 = 6;
 /// Keys that each writer writes before the node joins.
 const BEFORE: u64 = 150;
-/// Rows of one partition that is larger than a page of what is fetched.
-const WIDE_ROWS: u64 = 40;
 
 const STATEMENTS: [&str; 6] = [
     "INSERT INTO shop.items (key, value) VALUES (?, ?)",
@@ -69,7 +67,9 @@ fn template() -> NodeConfig {
 
 fn schema(factor: usize) -> [String; 4] {
     [
-        format!("CREATE KEYSPACE shop WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': {factor}}}"),
+        format!(
+            "CREATE KEYSPACE shop WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': {factor}}}"
+        ),
         "CREATE TABLE shop.items (key bigint PRIMARY KEY, value bigint)".into(),
         "CREATE TABLE shop.sums (key bigint PRIMARY KEY, n counter)".into(),
         "CREATE TABLE shop.single (key bigint PRIMARY KEY, value bigint)".into(),
@@ -95,7 +95,9 @@ struct Known {
 
 fn values(numbers: &[i64]) -> ValuesBuffer {
     let mut values = ValuesBuffer::default();
-    numbers.iter().for_each(|number| drop(values.push_bytes(&number.to_be_bytes())));
+    for number in numbers {
+        values.push_bytes(&number.to_be_bytes());
+    }
     values
 }
 
@@ -181,7 +183,9 @@ async fn read_all(known: &Known, addr: SocketAddr, level: Consistency) {
                 link = Link::open(addr, &STATEMENTS).await.ok();
             }
             let answer = match &mut link {
-                Some(link) => link.execute_at(level, 2, &values(&[key]), number).await.map_err(|error| error.to_string()),
+                Some(link) => {
+                    link.execute_at(level, 2, &values(&[key]), number).await.map_err(|error| error.to_string())
+                }
                 None => Err("no connection".into()),
             };
             match answer {
@@ -262,22 +266,21 @@ fn run(world: &Rc<World>, trial: Trial, nodes: usize, factor: usize) -> (u64, us
     match trial {
         Trial::Undisturbed => {}
         Trial::JoinerFails => {
-            world.run_for((5 + random.below(120)) * MS);
+            world.run_for((2 + random.below(30)) * MS);
             world.crash(cluster.host(joiner), Crash::PowerLoss);
             world.run_for(random.below(3000) * MS);
             world.restart(cluster.host(joiner));
         }
         Trial::MemberFails => {
-            world.run_for((5 + random.below(120)) * MS);
+            world.run_for((2 + random.below(30)) * MS);
             let member = cluster.host(random.below(nodes as u64) as usize);
             world.crash(member, Crash::PowerLoss);
             world.run_for(random.below(3000) * MS);
             world.restart(member);
         }
     }
-    let joined = world.run_until_true(world.now() + 90 * S, || {
-        cluster.is_ready(world, joiner) || !cluster.failures().is_empty()
-    });
+    let joined = world
+        .run_until_true(world.now() + 90 * S, || cluster.is_ready(world, joiner) || !cluster.failures().is_empty());
     // A member that fails may be all that has a range: then the node may give up, with a sentence, and be started anew.
     if !cluster.failures().is_empty() {
         assert_eq!(trial, Trial::MemberFails, "{:?}", cluster.failures());

@@ -281,9 +281,8 @@ impl Node {
             messenger.use_topology(new.clone());
         }
         batch_log::start(self);
-        let was_normal = |index: NodeIndex| {
-            old.nodes().get(index.as_usize()).is_some_and(|node| node.state == NodeState::Normal)
-        };
+        let was_normal =
+            |index: NodeIndex| old.nodes().get(index.as_usize()).is_some_and(|node| node.state == NodeState::Normal);
         for node in new.normal().filter(|node| !was_normal(node.index) && node.index != self.me()) {
             self.announce(&Event::NewNode(node.native_addr()));
             if self.is_alive(node.index) {

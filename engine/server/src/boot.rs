@@ -86,7 +86,7 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     }
     // A shard is not heard of before all are up: its clients and peers would be refused by those that are not.
     query::all_have::<Node>().await;
-    if topology.len() > 1 {
+    if topology.len() > 1 || config.listens_alone {
         let addr = topology.local().internode_addr();
         let handler = Rc::new(ReplicaHandler);
         let messages = MessengerConfig { coalescing_window: config.coalescing_window, ..MessengerConfig::default() };

@@ -39,7 +39,10 @@ impl Hello {
             shard,
             lane,
             digest: topology.digest(),
-            nodes: topology.nodes()[..topology.starting()].iter().map(|node| Claim { address: node.address, digest: node.digest }).collect(),
+            nodes: topology.nodes()[..topology.starting()]
+                .iter()
+                .map(|node| Claim { address: node.address, digest: node.digest })
+                .collect(),
         }
     }
 

@@ -204,10 +204,7 @@ fn a_node_that_joins_has_a_ring_to_come() {
         let all = takeovers(map, NodeIndex(3)).into_iter();
         all.map(|one| (one.range.start.0, one.range.end.0, one.leaver, one.stayers.nodes().to_vec())).collect()
     };
-    let expected = [
-        (30, 10, Some(NodeIndex(1)), vec![NodeIndex(0)]),
-        (10, 15, Some(NodeIndex(2)), vec![NodeIndex(1)]),
-    ];
+    let expected = [(30, 10, Some(NodeIndex(1)), vec![NodeIndex(0)]), (10, 15, Some(NodeIndex(2)), vec![NodeIndex(1)])];
     assert_eq!(leavers(&map), expected);
     // Settled, it is those who leave that are further.
     let map = with(NodeState::Settling).replication_map(&simple(2)).unwrap();

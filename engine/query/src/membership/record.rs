@@ -96,7 +96,11 @@ struct Fields<'a>(&'a str);
 
 impl<'a> Fields<'a> {
     fn find(&self, name: &str) -> Option<&'a str> {
-        self.0.split(' ').filter_map(|field| field.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+        self.0
+            .split(' ')
+            .filter_map(|field| field.split_once('='))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
     fn value(&self, name: &str) -> Result<&'a str, String> {

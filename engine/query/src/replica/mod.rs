@@ -16,8 +16,8 @@ use types::{TableId, Token};
 use crate::node::Node;
 
 pub(crate) use codec::{
-    Reader, decode_answer, decode_scan, decode_scanned, decode_version, encode_count, encode_mutate, encode_read, encode_scan,
-    encode_scanned,
+    Reader, decode_answer, decode_scan, decode_scanned, decode_version, encode_count, encode_mutate, encode_read,
+    encode_scan, encode_scanned,
 };
 pub(crate) use count::{CounterTurns, count};
 pub use handler::ReplicaHandler;
