@@ -53,8 +53,6 @@ pub struct Ran {
     pub virtual_ns: u64,
     /// Client operations of all phases.
     pub operations: u64,
-    /// Phases that cannot be simulated, and why.
-    pub left_out: Vec<String>,
 }
 
 /// Told now and then how far a run is, in its phase: `(phase's name, part of 1)`.
@@ -65,13 +63,13 @@ pub fn run(run: &Run, seed: u64, progress: &Progress) -> Result<Ran, RunError> {
     let settings = Settings { network: NetworkModel::from_profile(&run.network), ..Default::default() };
     let outcome = crate::run(seed, settings, |world| Simulation::new(world, run).go(progress));
     let (events, hash, virtual_ns) = (outcome.events, outcome.hash, outcome.virtual_ns);
-    let (phases, left_out) = outcome.value?;
+    let phases = outcome.value?;
     let operations = phases.iter().map(|phase| phase.operations).sum();
     let mut record = RunRecord::new(Kind::Simulated, run, phases);
     record.seed = seed;
     record.kernel_events = events;
     record.event_hash = format!("{hash:016x}");
-    Ok(Ran { record, virtual_ns, operations, left_out })
+    Ok(Ran { record, virtual_ns, operations })
 }
 
 /// What the world and its loaders tell each other. One thread runs them all.
@@ -99,7 +97,6 @@ struct Simulation<'a> {
     /// Those that the cluster starts with: what is used of a node is told of these.
     servers: Vec<HostId>,
     loaders: Vec<HostId>,
-    left_out: RefCell<Vec<String>>,
 }
 
 /// What a node runs on, counted from 0.
@@ -128,12 +125,10 @@ impl<'a> Simulation<'a> {
             world.add_host(loader_ip(loader), model.scaled(data, burst))
         });
         let loaders = loaders.collect();
-        let (board, left_out) = (Rc::default(), RefCell::default());
-        Self { world, run, board, servers: cluster.hosts(), cluster, loaders, left_out }
+        Self { world, run, board: Rc::default(), servers: cluster.hosts(), cluster, loaders }
     }
 
-    /// The phases, and what was left out of them.
-    fn go(self, progress: &Progress) -> Result<(Vec<PhaseRecord>, Vec<String>), RunError> {
+    fn go(self, progress: &Progress) -> Result<Vec<PhaseRecord>, RunError> {
         self.boot_loaders();
         let shards = self.loaders.len() * self.run.shards().1 as usize;
         let board = self.board.clone();
@@ -142,7 +137,7 @@ impl<'a> Simulation<'a> {
         for phase in 0..self.run.phases.len() {
             phases.extend(self.phase(phase, progress)?);
         }
-        Ok((phases, self.left_out.take()))
+        Ok(phases)
     }
 
     fn boot_loaders(&self) {

@@ -336,8 +336,18 @@ fn run(world: &Rc<World>, trial: Trial, nodes: usize, factor: usize) -> (u64, us
     (took, known.items.borrow().len())
 }
 
+/// `ORRERY_SEED=A` or `A..B` in the environment takes the place of the seeds.
+fn seeds_of(seeds: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("ORRERY_SEED") else { return seeds };
+    let number = |text: &str| text.parse().unwrap_or_else(|error| panic!("ORRERY_SEED is no number: {error}"));
+    match text.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => number(&text)..number(&text) + 1,
+    }
+}
+
 fn trial(seeds: std::ops::Range<u64>, trial: Trial, nodes: usize, factor: usize) {
-    for seed in seeds {
+    for seed in seeds_of(seeds) {
         let (took, keys) = sim::run(seed, Settings::default(), |world| run(world, trial, nodes, factor)).value;
         println!("seed {seed}: joined in {:.3} s, {keys} keys", took as f64 / 1e9);
     }

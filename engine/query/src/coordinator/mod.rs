@@ -51,8 +51,10 @@ impl Node {
         token: Token,
         consistency: Consistency,
     ) -> Result<(ReplicaSet, Requirement), QueryError> {
-        let (replicas, requirement) = (self.replicas(keyspace, token)?, self.requirement(keyspace, consistency)?);
-        let further = self.further(keyspace, token);
+        let map = self.replication(keyspace)?;
+        let replicas = map.replicas(token);
+        let requirement = Requirement::new(level(consistency), map.replication(), &self.topology());
+        let further = map.further(token);
         if further.is_empty() {
             return Ok((replicas, requirement));
         }

@@ -144,9 +144,11 @@ fn check_ring(node: &Node, members: &[Member]) -> Result<(), String> {
         })
         .collect();
     let local = node.topology().local().address;
-    let topology = Topology::with_joined(&node.starting, &to_come, local).map_err(|error| error.to_string())?;
+    let topology = Topology::with_joined(&node.starting, &to_come, local)
+        .map_err(|error| format!("there is no ring with the node: {error}; give it another address"))?;
     for (keyspace, replication) in node.schema().replications() {
-        let map = topology.replication_map(replication).map_err(|error| format!("keyspace {keyspace}: {error}"))?;
+        let map = topology.replication_map(replication);
+        let map = map.map_err(|error| format!("keyspace {keyspace}: {error}; lower its replication factor first"))?;
         let ranges = map.other().into_iter().flat_map(|other| other.describe());
         if ranges.into_iter().any(|(range, set)| map.replicas(range.end).len() + set.len().min(1) > MAX_REPLICAS) {
             return Err(format!(
@@ -212,7 +214,7 @@ pub(crate) async fn advance(node: &Rc<Node>, host_id: u128, to: NodeState) -> Re
     if from != to {
         let follows = from as u8 + 1 == to as u8;
         if !follows {
-            return Err(format!("a node that is {from:?} cannot become {to:?}"));
+            return Err(format!("a node that is {from:?} cannot become {to:?}: start it again"));
         }
         if let Some(joining) = node.topology().joining().filter(|joining| joining.host_id != host_id) {
             return Err(format!("{} is joining, and one node joins at a time", joining.address));

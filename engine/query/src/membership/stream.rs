@@ -77,13 +77,15 @@ fn tables(node: &Node, keyspace: &str) -> Vec<Arc<TableDef>> {
 pub(super) async fn fetch_all(node: &Rc<Node>) -> Result<(), String> {
     let parts: Arc<[Part]> = parts(node).into();
     let shards = shards_of_donors(node, &parts).await?;
+    let ranges: usize = parts.iter().map(|part| part.ranges.len()).sum();
+    tracing::info!(ranges, nodes = shards.len(), "this node fetches the data that it is to have");
     let fetch = move |node: Rc<Node>| {
         let (parts, shards) = (parts.clone(), shards.clone());
         async move { fetch_here(&node, &parts, &shards).await }
     };
     let fetched = node.on_every_shard("join-fetch", fetch).await.map_err(|error| error.to_string())?;
     let pages = fetched.into_iter().collect::<Result<Vec<u64>, String>>()?;
-    tracing::info!(pages = pages.iter().sum::<u64>(), "this node has the data of its ranges");
+    tracing::info!(pages = pages.iter().sum::<u64>(), "this node has the data that it is to have");
     Ok(())
 }
 
