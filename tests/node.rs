@@ -34,7 +34,11 @@ fn command(node: &Node) -> Command {
         command.args(["--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer"]);
     }
     let cluster: Vec<String> = node.cluster.iter().map(Ipv4Addr::to_string).collect();
-    command.arg("--nodes").arg(cluster.join(",")).args(&node.arguments);
+    match node.joins {
+        Some(member) => command.arg("--join").arg(member.to_string()),
+        None => command.arg("--nodes").arg(cluster.join(",")),
+    };
+    command.args(&node.arguments);
     command
 }
 
@@ -91,8 +95,14 @@ impl Site {
             data: self.folder.path().join(format!("n{n}")),
             log: self.folder.path().join(format!("n{n}.log")),
             settings,
+            joins: None,
             arguments: Vec::new(),
         }
+    }
+
+    /// Node `n`, which joins the cluster of node `member`.
+    pub fn joining(&self, n: u8, member: u8, settings: Settings) -> Node {
+        Node { joins: Some(self.address(member)), ..self.node(n, 0, settings) }
     }
 
     /// Where a test may put files of its own.
@@ -110,6 +120,8 @@ pub struct Node {
     pub data: PathBuf,
     pub log: PathBuf,
     pub settings: Settings,
+    /// A member of the cluster that it joins.
+    pub joins: Option<Ipv4Addr>,
     /// Further words of its command line.
     pub arguments: Vec<String>,
 }
@@ -176,6 +188,22 @@ impl Server {
             assert!(Instant::now() < end, "the server on {} was not ready within {PATIENCE:?}", self.address);
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Waits until the node gives up; what it has said then.
+    pub fn await_failure(mut self) -> String {
+        let end = Instant::now() + PATIENCE;
+        let Some(mut process) = self.process.take() else { return String::new() };
+        while Instant::now() < end {
+            if let Some(status) = process.try_wait().expect("the child is ours") {
+                assert!(!status.success(), "the server ended well");
+                let log = fs::read_to_string(&self.log).expect("the log was made before the process");
+                return log[self.log_begin..].to_string();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        process.kill().and_then(|()| process.wait()).expect("the child is ours");
+        panic!("the server did not give up within {PATIENCE:?}");
     }
 
     fn says_ready(&self) -> bool {

@@ -261,6 +261,11 @@ pub struct Serve {
     /// [default: this node alone].
     #[arg(long, value_delimiter = ',', value_name = "ADDRESS,..")]
     pub nodes: Vec<IpAddr>,
+    /// Join the running cluster of the node at this address, where its port for nodes is meant [default port: 7000]: with an
+    /// empty folder of data. The node serves clients once it has the data of its part of the ring. A node that has joined
+    /// finds its cluster again by what is in its folder.
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = member, conflicts_with = "nodes")]
+    pub join: Option<SocketAddr>,
     /// Name that the nodes of a cluster share and clients see [default: Orrery].
     #[arg(long, value_name = "NAME")]
     pub cluster_name: Option<String>,
@@ -437,8 +442,16 @@ pub enum Sync {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    const PORT: u16 = 9042;
-    let plain = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
+    address_or(text, 9042)
+}
+
+/// Where a node listens for others.
+fn member(text: &str) -> Result<SocketAddr, String> {
+    address_or(text, 7000)
+}
+
+fn address_or(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let plain = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, port));
     text.parse().or_else(|_| plain()).map_err(|_| format!("'{text}' is not an IP address, with or without :PORT"))
 }
 
@@ -455,6 +468,7 @@ mod tests {
     fn addresses() {
         assert_eq!(address("127.0.0.2").map(|a| a.port()), Ok(9042));
         assert_eq!(address("127.0.0.2:1").map(|a| a.port()), Ok(1));
+        assert_eq!(member("127.0.0.2").map(|a| a.port()), Ok(7000));
         assert!(address("localhost").is_err());
     }
 }

@@ -161,9 +161,6 @@ fn run_one(job: &Job, out: &Path) -> Result<(RunRecord, Timing), Box<dyn Error +
         bar.set_message(phase.to_string());
     })?;
     job.bar.finish_with_message("done");
-    for phase in &ran.left_out {
-        job.bar.suspend(|| eprintln!("{}: left out {phase}", job.run.scenario));
-    }
     let wall_s = began.elapsed().as_secs_f64();
     let timing = Timing {
         wall_s,

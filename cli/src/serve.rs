@@ -1,7 +1,7 @@
 //! `orrery serve`: a real node.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,11 @@ enum End {
 pub fn run(args: &Serve) -> Result<(), Failure> {
     let file = args.config.as_deref().map(ConfigFile::load).transpose()?.unwrap_or_default();
     let listen = listen_address(args, &file)?;
-    let config = Arc::new(node_config(args, &file, listen)?);
+    let mut config = node_config(args, &file, listen)?;
+    if config.nodes.len() == 1 && config.join.is_none() {
+        config.listens_alone = is_free(config.nodes[0].internode_port, listen.ip());
+    }
+    let config = Arc::new(config);
     let others = [config.shard_aware_port, config.encrypted_port, config.encrypted_shard_aware_port];
     for port in others.into_iter().flatten().chain([listen.port()]) {
         check_free(SocketAddr::new(listen.ip(), port))?;
@@ -97,6 +101,18 @@ fn check_free(address: SocketAddr) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether a node that is alone can listen for others: where another server has the port, it does without.
+#[allow(clippy::disallowed_methods, reason = "before there are shards")]
+fn is_free(port: u16, address: IpAddr) -> bool {
+    match TcpListener::bind((address, port)) {
+        Ok(_) => true,
+        Err(cause) => {
+            eprintln!("no node can join this one: cannot listen on {address}:{port}: {cause}");
+            false
+        }
+    }
 }
 
 /// Gives every shard the time to make its last writes durable.
@@ -218,6 +234,17 @@ fn node_config(args: &Serve, file: &ConfigFile, listen: SocketAddr) -> Result<No
             ));
         }
         config.nodes = args.nodes.iter().copied().map(cluster::NodeConfig::new).collect();
+    }
+    if let Some(member) = args.join {
+        if member.ip() == address {
+            return Err(Failure::with_help(
+                Code::Usage,
+                format!("--join names this node itself, {address}"),
+                "give the address of a node of the cluster that runs",
+            ));
+        }
+        config.join = Some(member);
+        config.nodes.iter_mut().for_each(|node| node.shards = args.shards as u16);
     }
     for node in &mut config.nodes {
         // One port for all: a driver asks every node on the port that it was given.

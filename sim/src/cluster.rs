@@ -43,8 +43,16 @@ struct Node {
     shards: usize,
 }
 
+impl Node {
+    fn new(world: &Rc<World>, index: usize, model: HostModel) -> Self {
+        let shards = model.shards;
+        Self { shards, host: world.add_host(address(index), model), ready: Rc::new(Cell::new((0, 0))) }
+    }
+}
+
 pub struct Cluster {
-    nodes: Vec<Node>,
+    /// Those that the cluster started with, then those that joined.
+    nodes: RefCell<Vec<Node>>,
     config: NodeConfig,
     failures: Rc<RefCell<Vec<Failure>>>,
 }
@@ -70,23 +78,34 @@ impl Cluster {
             })
             .collect();
         let failures = Rc::new(RefCell::new(Vec::new()));
-        let nodes = models.into_iter().enumerate().map(|(node, model)| Node {
-            shards: model.shards,
-            host: world.add_host(address(node), model),
-            ready: Rc::new(Cell::new((0, 0))),
-        });
-        let cluster = Rc::new(Self { nodes: nodes.collect(), config, failures });
-        for node in 0..cluster.nodes.len() {
-            cluster.boot_node(world, node);
+        let nodes = models.into_iter().enumerate().map(|(node, model)| Node::new(world, node, model)).collect();
+        let cluster = Rc::new(Self { nodes: RefCell::new(nodes), config, failures });
+        for node in 0..cluster.len() {
+            cluster.boot_node(world, node, cluster.config.clone());
         }
         cluster
     }
 
-    fn boot_node(&self, world: &Rc<World>, index: usize) {
-        let config = Arc::new(NodeConfig { address: address(index), ..self.config.clone() });
-        let Node { host, ready, .. } = &self.nodes[index];
-        let (ready, failures) = (ready.clone(), self.failures.clone());
-        world.boot(*host, move |boot| {
+    /// Adds a host and boots a node on it that joins the cluster. Gives its number.
+    pub fn join(&self, world: &Rc<World>, model: HostModel) -> usize {
+        let index = self.len();
+        self.nodes.borrow_mut().push(Node::new(world, index, model));
+        let mut config = self.config.clone();
+        let like = config.nodes[0].clone();
+        config.join = Some((like.address, like.internode_port).into());
+        config.nodes = vec![cluster::NodeConfig { address: address(index), ..like }];
+        self.boot_node(world, index, config);
+        index
+    }
+
+    fn boot_node(&self, world: &Rc<World>, index: usize, config: NodeConfig) {
+        let config = Arc::new(NodeConfig { address: address(index), ..config });
+        let (host, ready) = {
+            let node = &self.nodes.borrow()[index];
+            (node.host, node.ready.clone())
+        };
+        let failures = self.failures.clone();
+        world.boot(host, move |boot| {
             let (config, ready, failures) = (config.clone(), ready.clone(), failures.clone());
             async move {
                 let is_ready = || {
@@ -107,35 +126,36 @@ impl Cluster {
     }
 
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.nodes.borrow().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.nodes.borrow().is_empty()
     }
 
     pub fn host(&self, node: usize) -> HostId {
-        self.nodes[node].host
+        self.nodes.borrow()[node].host
     }
 
     pub fn hosts(&self) -> Vec<HostId> {
-        self.nodes.iter().map(|node| node.host).collect()
+        self.nodes.borrow().iter().map(|node| node.host).collect()
     }
 
-    /// Where the nodes accept clients.
+    /// Where the nodes that the cluster started with accept clients.
     pub fn native_addrs(&self) -> Vec<SocketAddr> {
         self.config.nodes.iter().map(|node| (node.address, node.native_port).into()).collect()
     }
 
     /// Whether all shards of a node accept clients.
     pub fn is_ready(&self, world: &World, node: usize) -> bool {
-        let Node { host, ready, shards } = &self.nodes[node];
+        let nodes = self.nodes.borrow();
+        let Node { host, ready, shards } = &nodes[node];
         let (boot, ready) = ready.get();
         world.is_running(*host) && boot + 1 == world.boots(*host) && ready == *shards
     }
 
     pub fn all_ready(&self, world: &World) -> bool {
-        (0..self.nodes.len()).all(|node| self.is_ready(world, node))
+        (0..self.len()).all(|node| self.is_ready(world, node))
     }
 
     /// Lets time pass until every node accepts clients; gives whether they all do before `limit_ns`.

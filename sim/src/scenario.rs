@@ -53,8 +53,6 @@ pub struct Ran {
     pub virtual_ns: u64,
     /// Client operations of all phases.
     pub operations: u64,
-    /// Phases that cannot be simulated, and why.
-    pub left_out: Vec<String>,
 }
 
 /// Told now and then how far a run is, in its phase: `(phase's name, part of 1)`.
@@ -65,13 +63,13 @@ pub fn run(run: &Run, seed: u64, progress: &Progress) -> Result<Ran, RunError> {
     let settings = Settings { network: NetworkModel::from_profile(&run.network), ..Default::default() };
     let outcome = crate::run(seed, settings, |world| Simulation::new(world, run).go(progress));
     let (events, hash, virtual_ns) = (outcome.events, outcome.hash, outcome.virtual_ns);
-    let (phases, left_out) = outcome.value?;
+    let phases = outcome.value?;
     let operations = phases.iter().map(|phase| phase.operations).sum();
     let mut record = RunRecord::new(Kind::Simulated, run, phases);
     record.seed = seed;
     record.kernel_events = events;
     record.event_hash = format!("{hash:016x}");
-    Ok(Ran { record, virtual_ns, operations, left_out })
+    Ok(Ran { record, virtual_ns, operations })
 }
 
 /// What the world and its loaders tell each other. One thread runs them all.
@@ -96,9 +94,19 @@ struct Simulation<'a> {
     run: &'a Run,
     board: Rc<Board>,
     cluster: Rc<Cluster>,
+    /// Those that the cluster starts with: what is used of a node is told of these.
     servers: Vec<HostId>,
     loaders: Vec<HostId>,
-    left_out: RefCell<Vec<String>>,
+}
+
+/// What a node runs on, counted from 0.
+fn server_model(run: &Run, node: usize) -> HostModel {
+    let commitlog = run.commitlog_disk.as_ref().unwrap_or(&run.data_disk);
+    let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
+    let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
+    let name = format!("node {}", node + 1);
+    let model = HostModel::from_profiles(&name, &run.instance, &run.system, disks);
+    model.scaled(run.scale.data.f64(), run.burst_part())
 }
 
 fn loader_ip(loader: u32) -> IpAddr {
@@ -107,14 +115,8 @@ fn loader_ip(loader: u32) -> IpAddr {
 
 impl<'a> Simulation<'a> {
     fn new(world: &'a Rc<World>, run: &'a Run) -> Self {
-        let commitlog = run.commitlog_disk.as_ref().unwrap_or(&run.data_disk);
-        let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
-        let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
         let (data, burst) = (run.scale.data.f64(), run.burst_part());
-        let models = (0..run.nodes).map(|node| {
-            let name = format!("node {}", node + 1);
-            HostModel::from_profiles(&name, &run.instance, &run.system, disks).scaled(data, burst)
-        });
+        let models = (0..run.nodes).map(|node| server_model(run, node as usize));
         let cluster = Cluster::boot(world, models.collect(), &node_config(run));
         let loaders = (0..run.loader_nodes).map(|loader| {
             let name = format!("loader {}", loader + 1);
@@ -123,12 +125,10 @@ impl<'a> Simulation<'a> {
             world.add_host(loader_ip(loader), model.scaled(data, burst))
         });
         let loaders = loaders.collect();
-        let (board, left_out) = (Rc::default(), RefCell::default());
-        Self { world, run, board, servers: cluster.hosts(), cluster, loaders, left_out }
+        Self { world, run, board: Rc::default(), servers: cluster.hosts(), cluster, loaders }
     }
 
-    /// The phases, and what was left out of them.
-    fn go(self, progress: &Progress) -> Result<(Vec<PhaseRecord>, Vec<String>), RunError> {
+    fn go(self, progress: &Progress) -> Result<Vec<PhaseRecord>, RunError> {
         self.boot_loaders();
         let shards = self.loaders.len() * self.run.shards().1 as usize;
         let board = self.board.clone();
@@ -137,7 +137,7 @@ impl<'a> Simulation<'a> {
         for phase in 0..self.run.phases.len() {
             phases.extend(self.phase(phase, progress)?);
         }
-        Ok((phases, self.left_out.take()))
+        Ok(phases)
     }
 
     fn boot_loaders(&self) {
@@ -198,7 +198,8 @@ impl<'a> Simulation<'a> {
     fn quiesce(&self, name: &str) -> Result<(), RunError> {
         self.board.done.set(0);
         let shards = self.run.shards().0 as usize;
-        for (node, &host) in self.servers.iter().enumerate() {
+        let hosts = self.cluster.hosts();
+        for (node, &host) in hosts.iter().enumerate() {
             for shard in 0..shards {
                 let board = self.board.clone();
                 self.world.on_shard(host, shard, |shard| {
@@ -211,7 +212,7 @@ impl<'a> Simulation<'a> {
                 });
             }
         }
-        let all = shards * self.servers.len();
+        let all = shards * hosts.len();
         self.wait(name, || self.board.done.get() == all)
     }
 
@@ -221,11 +222,6 @@ impl<'a> Simulation<'a> {
         let name = plan.name.as_str();
         if let Some(footprint) = &plan.footprint {
             return Ok(self.footprint(name, footprint).into_iter().collect());
-        }
-        if plan.meanwhile == Some(Meanwhile::AddNode {}) {
-            let left_out = format!("{name}: a node cannot join a running cluster yet");
-            self.left_out.borrow_mut().push(left_out);
-            return Ok(Vec::new());
         }
         if plan.quiesce == Quiesce::Before {
             progress(&format!("{name}: quiesce"), 0.0);
@@ -280,11 +276,14 @@ impl<'a> Simulation<'a> {
         let before = self.counters();
         let measures = self.measures();
         let from = self.world.now();
-        let compaction = match plan.meanwhile {
-            Some(Meanwhile::MajorCompaction { node }) => Some(self.begin_compaction(node as usize - 1..node as usize)),
-            Some(Meanwhile::AddNode {}) | None => None,
+        let meanwhile: Option<Box<dyn Fn() -> bool + '_>> = match plan.meanwhile {
+            Some(Meanwhile::MajorCompaction { node }) => {
+                Some(Box::new(self.begin_compaction(node as usize - 1..node as usize)))
+            }
+            Some(Meanwhile::AddNode {}) => Some(Box::new(self.begin_joining())),
+            None => None,
         };
-        if let Some(is_over) = &compaction {
+        if let Some(is_over) = &meanwhile {
             self.wait_telling(name, || is_over() || board.done.get() == parts, tell)?;
             shared.iter().for_each(SharedPhase::end);
         }
@@ -302,7 +301,7 @@ impl<'a> Simulation<'a> {
         record.work_us = self.work(&before, &after, record.measured);
         record.further.extend(self.measures().since(&measures));
         record.further.extend(of_resources(&record.resources));
-        if let Some(is_over) = compaction {
+        if let Some(is_over) = meanwhile {
             // What the load was too short for is not to go on in the next phase.
             self.wait(name, is_over)?;
         }
@@ -364,7 +363,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn measures(&self) -> Measures {
-        Measures::take(self.world, &self.servers, self.run.shards().0 as usize, &self.run.keyspace)
+        Measures::take(self.world, &self.cluster.hosts(), self.run.shards().0 as usize, &self.run.keyspace)
     }
 
     /// Told in full size.
@@ -389,6 +388,12 @@ impl<'a> Simulation<'a> {
             });
         }
         move || self.board.compacted.get() == all
+    }
+
+    /// Boots one more node like the others, which joins. Tells whether it serves clients.
+    fn begin_joining(&self) -> impl Fn() -> bool + '_ {
+        let node = self.cluster.join(self.world, server_model(self.run, self.cluster.len()));
+        move || self.cluster.is_ready(self.world, node)
     }
 
     /// Of the servers, in microseconds an operation.

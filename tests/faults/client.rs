@@ -89,8 +89,18 @@ impl Link {
         values: &ValuesBuffer,
         read: impl FnOnce(&Response<'_>) -> T,
     ) -> Result<T, Trouble> {
+        self.execute_at(Consistency::Quorum, statement, values, read).await
+    }
+
+    pub async fn execute_at<T>(
+        &mut self,
+        consistency: Consistency,
+        statement: usize,
+        values: &ValuesBuffer,
+        read: impl FnOnce(&Response<'_>) -> T,
+    ) -> Result<T, Trouble> {
         let id = self.statements[statement].clone();
-        let parameters = Parameters::new(Consistency::Quorum, values.values());
+        let parameters = Parameters::new(consistency, values.values());
         self.ask(&Request::Execute { id: &id, parameters }, read).await
     }
 

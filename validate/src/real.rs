@@ -323,7 +323,8 @@ fn impossible(plan: &PhasePlan) -> Option<&'static str> {
     if plan.search.is_some() {
         return Some("a search for the highest rate takes too many steps; validate its rate as a phase of its own");
     }
-    (plan.meanwhile == Some(Meanwhile::AddNode {})).then_some("a node cannot join a running cluster yet")
+    (plan.meanwhile == Some(Meanwhile::AddNode {}))
+        .then_some("no node is started on a machine beside those that are measured")
 }
 
 /// A major compaction that goes on beside the load.

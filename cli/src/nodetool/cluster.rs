@@ -28,6 +28,7 @@ fn place(api: &Api, host: &str) -> Result<(String, String), Failure> {
 
 pub fn status(api: &Api, keyspace: Option<&str>) -> Result<(), Failure> {
     let live = texts(&api.get("/gossiper/endpoint/live")?);
+    let joining = texts(&api.get("/storage_service/nodes/joining")?);
     let ids = pairs(&api.get("/storage_service/host_id")?);
     let loads = pairs(&api.get("/storage_service/load_map")?);
     let owned = match keyspace {
@@ -42,7 +43,7 @@ pub fn status(api: &Api, keyspace: Option<&str>) -> Result<(), Failure> {
         let load = loads.get(host).and_then(Value::as_f64).map_or("?".to_string(), table::bytes);
         let owns = owned.get(host).and_then(Value::as_f64).unwrap_or(0.0);
         by_place.entry(centre).or_default().push(vec![
-            format!("{up}N"),
+            format!("{up}{}", if joining.contains(host) { "J" } else { "N" }),
             host.clone(),
             load,
             tokens.to_string(),

@@ -1,7 +1,7 @@
 //! Ring, replication, messages between nodes, schema agreement.
 //!
-//! - [`topology`]: who the nodes are and which of them replicate a token; pure, the same on every node that has the
-//!   same configuration.
+//! - [`topology`]: who the nodes are and which of them replicate a token; pure, the same on every node that knows the
+//!   same nodes.
 //! - [`quorum`]: how many answers a consistency level needs and what each answer decides; pure.
 //! - [`messaging`]: requests between nodes, who is alive, which schema each node has.
 
@@ -14,5 +14,6 @@ pub mod topology;
 pub use messaging::{CallError, Handler, Incoming, Messenger, MessengerConfig, Payload, Reply, Response, Verb};
 pub use quorum::{Level, Outcome, ReadDecision, Requirement, Shortfall, Unavailable, WriteDecision};
 pub use topology::{
-    DcIndex, Node, NodeConfig, NodeIndex, ReplicaSet, ReplicationMap, TokenRange, Topology, TopologyError, fraction,
+    DcIndex, Joined, MAX_REPLICAS, Node, NodeConfig, NodeIndex, NodeState, ReplicaSet, ReplicationMap, Takeover,
+    TokenRange, Topology, TopologyError, fraction, host_id_of, takeovers,
 };

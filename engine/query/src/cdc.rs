@@ -335,9 +335,9 @@ impl Node {
 
     /// The stream of a token.
     fn stream_of(&self, token: Token) -> [u8; 16] {
-        let ring = self.topology.ring();
-        let at = ring.partition_point(|(end, _)| *end < token) % ring.len().max(1);
-        let all = streams(ring.iter().map(|(end, _)| *end));
+        let ring = self.topology().starting_tokens();
+        let at = ring.partition_point(|end| *end < token) % ring.len().max(1);
+        let all = streams(ring.into_iter());
         all.skip(at).map(|(_, id)| id).next().unwrap_or_default()
     }
 }

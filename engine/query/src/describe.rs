@@ -415,7 +415,7 @@ fn cluster(node: &Node, current: Option<&str>) -> Result<Vec<u8>, QueryError> {
     if let Some(keyspace) = current.filter(|keyspace| !system::is_system(keyspace)) {
         let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (range, replicas) in node.replication(keyspace)?.describe() {
-            let addresses = replicas.nodes().iter().map(|&index| node.topology.node(index).address.to_string());
+            let addresses = replicas.nodes().iter().map(|&index| node.topology().node(index).address.to_string());
             owners.insert(range.end.0.to_string(), addresses.collect());
         }
         let list = |items: &Vec<String>| collection::write_collection(items.len(), items.iter().map(String::as_bytes));

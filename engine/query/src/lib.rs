@@ -9,6 +9,7 @@
 //! - `cdc`: changes as rows of a table's log.
 //! - `expiration`: rows deleted when their TTL column says so.
 //! - `view`: views and indexes kept consistent with their tables.
+//! - [`membership`]: nodes that join a running cluster.
 //! - [`Node`]: one shard's view of all that.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -25,6 +26,7 @@ mod execute;
 mod expiration;
 mod guardrails;
 mod journal;
+pub mod membership;
 mod node;
 mod plan;
 mod prepared;

@@ -5,11 +5,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Messenger, NodeIndex, ReplicaSet, ReplicationMap, Topology};
+use cluster::{Messenger, NodeConfig, NodeIndex, NodeState, ReplicaSet, ReplicationMap, Topology, TopologyError};
 use cql::response::Event;
 use reactor::Group;
 use reactor::sync::Semaphore;
@@ -84,14 +84,20 @@ const SCANS_MAX: usize = 16;
 
 pub struct Node {
     pub config: Config,
-    pub topology: Arc<Topology>,
+    /// The nodes that the cluster started with.
+    pub(crate) starting: Arc<[NodeConfig]>,
+    topology: RefCell<Arc<Topology>>,
+    /// Held by every request as long as it asks or tells replicas by the ring as it is now.
+    ring_in_use: RefCell<Rc<()>>,
+    /// Of the rings before it.
+    rings_before: RefCell<Vec<Weak<()>>>,
     pub storage: Rc<Storage>,
     pub(crate) messenger: RefCell<Option<Rc<Messenger>>>,
     schema: RefCell<Arc<Schema>>,
     replication: RefCell<BTreeMap<String, Rc<ReplicationMap>>>,
     pub(crate) system: SystemTables,
     /// By node.
-    tokens: Vec<Rc<system::Tokens>>,
+    tokens: RefCell<Vec<Rc<system::Tokens>>>,
     pub settings: Settings,
     pub counts: Counts,
     pub authenticator: Authenticator,
@@ -133,13 +139,14 @@ pub struct Node {
 impl Node {
     pub fn new(
         config: Config,
+        starting: Arc<[NodeConfig]>,
         topology: Arc<Topology>,
         storage: Rc<Storage>,
         schema: Arc<Schema>,
     ) -> Result<Rc<Self>, SettingError> {
         let (shard, shards) = reactor::shard_index();
         let settings = Settings::new(&config.settings)?;
-        let tokens = topology.nodes().iter().map(|node| Rc::new(system::Tokens::of(node))).collect();
+        let tokens: Vec<_> = topology.nodes().iter().map(|node| Rc::new(system::Tokens::of(node))).collect();
         let node = Rc::new(Self {
             prepared: RefCell::new(PreparedCache::new(config.prepared_max)),
             paxos_locks: Locks::default(),
@@ -152,13 +159,16 @@ impl Node {
             settings,
             clients: Clients::default(),
             config,
-            topology,
+            starting,
+            topology: RefCell::new(topology),
+            ring_in_use: RefCell::default(),
+            rings_before: RefCell::default(),
             storage,
             messenger: RefCell::new(None),
             schema: RefCell::new(Arc::new(Schema::default())),
             replication: RefCell::new(BTreeMap::new()),
             system: SystemTables::new(),
-            tokens,
+            tokens: RefCell::new(tokens),
             shard,
             shards,
             last_timestamp: Cell::new(0),
@@ -212,8 +222,13 @@ impl Node {
         let node = Rc::downgrade(self);
         messenger.on_liveness_change(move |peer, alive| {
             let Some(node) = node.upgrade() else { return };
-            let address = node.topology.node(peer).native_addr();
-            node.announce(&if alive { Event::Up(address) } else { Event::Down(address) });
+            let topology = node.topology();
+            let other = topology.node(peer);
+            // Clients do not know of one that joins.
+            if other.state == NodeState::Normal {
+                let address = other.native_addr();
+                node.announce(&if alive { Event::Up(address) } else { Event::Down(address) });
+            }
         });
         *self.messenger.borrow_mut() = Some(messenger);
     }
@@ -228,19 +243,75 @@ impl Node {
 
     /// Makes `schema` the one that statements are planned against. Prepared statements are planned anew.
     fn take_schema(&self, schema: Arc<Schema>) {
+        self.replicate(&schema);
+        *self.viewed.borrow_mut() = view::all(&schema);
+        *self.schema.borrow_mut() = schema;
+        self.prepared.borrow_mut().schema_changed();
+    }
+
+    /// Finds the replicas of all keyspaces.
+    fn replicate(&self, schema: &Schema) {
+        let topology = self.topology();
         let mut maps = BTreeMap::new();
-        let of_users = schema.keyspaces.iter().map(|(name, keyspace)| (name.as_str(), &keyspace.replication));
-        let of_system = system::REPLICATED.iter().map(|(name, replication)| (*name, replication));
-        for (name, replication) in of_users.chain(of_system) {
-            match self.topology.replication_map(replication) {
+        for (name, replication) in schema.replications() {
+            match topology.replication_map(replication) {
                 Ok(map) => drop(maps.insert(name.to_string(), Rc::new(map))),
                 Err(error) => tracing::error!(keyspace = name, %error, "the keyspace has no replicas here"),
             }
         }
         *self.replication.borrow_mut() = maps;
-        *self.viewed.borrow_mut() = view::all(&schema);
-        *self.schema.borrow_mut() = schema;
-        self.prepared.borrow_mut().schema_changed();
+    }
+
+    /// The nodes and the ring as `schema` tells them.
+    pub(crate) fn topology_of(&self, schema: &Schema) -> Result<Topology, TopologyError> {
+        schema.topology(&self.starting, self.topology().local().address)
+    }
+
+    /// The nodes are those of `schema`; requests from now on find their replicas in the new ring. Those under way do not,
+    /// see [`rings_left`](Self::rings_left).
+    pub(crate) fn take_topology(self: &Rc<Self>, schema: &Schema) -> Result<(), TopologyError> {
+        let new = Arc::new(self.topology_of(schema)?);
+        let old = std::mem::replace(&mut *self.topology.borrow_mut(), new.clone());
+        let further = new.nodes().iter().skip(old.len()).map(|node| Rc::new(system::Tokens::of(node)));
+        self.tokens.borrow_mut().extend(further);
+        self.replicate(&self.schema());
+        let ring = self.ring_in_use.take();
+        self.rings_before.borrow_mut().push(Rc::downgrade(&ring));
+        if let Some(messenger) = self.messenger() {
+            messenger.use_topology(new.clone());
+        }
+        batch_log::start(self);
+        let was_normal =
+            |index: NodeIndex| old.nodes().get(index.as_usize()).is_some_and(|node| node.state == NodeState::Normal);
+        for node in new.normal().filter(|node| !was_normal(node.index) && node.index != self.me()) {
+            self.announce(&Event::NewNode(node.native_addr()));
+            if self.is_alive(node.index) {
+                self.announce(&Event::Up(node.native_addr()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes and the ring as they are now.
+    #[inline]
+    pub fn topology(&self) -> Arc<Topology> {
+        self.topology.borrow().clone()
+    }
+
+    /// To be held while replicas are asked or told by the ring as it is now.
+    #[inline]
+    pub(crate) fn hold_ring(&self) -> Rc<()> {
+        self.ring_in_use.borrow().clone()
+    }
+
+    /// Waits for the requests of this shard that began under an earlier ring. Each has its timeout.
+    pub(crate) async fn rings_left(&self) {
+        /// How often to look: short against a request's timeout.
+        const LOOK: Duration = Duration::from_millis(1);
+        while self.rings_before.borrow().iter().any(|ring| ring.strong_count() > 0) {
+            reactor::time::sleep(LOOK).await;
+        }
+        self.rings_before.borrow_mut().retain(|ring| ring.strong_count() > 0);
     }
 
     /// Before `schema` is durable: storage makes ready for tables whose columns change.
@@ -355,10 +426,18 @@ impl Node {
         }
     }
 
+    /// Who is written to beside the replicas, while a node joins.
+    pub(crate) fn further(&self, keyspace: &str, token: Token) -> ReplicaSet {
+        self.replication.borrow().get(keyspace).map_or(ReplicaSet::EMPTY, |map| map.further(token))
+    }
+
     /// Whether the current shard keeps the partitions of a table at `token`.
     pub fn owns_on_this_shard(&self, table: TableId, token: Token) -> bool {
         let keyspace = self.schema().table_by_id(table).map(|def| def.keyspace.clone());
-        let replicas = keyspace.and_then(|keyspace| self.replicas(&keyspace, token).ok());
+        let replicas = keyspace.and_then(|keyspace| {
+            let replicas = self.replicas(&keyspace, token).ok()?;
+            Some(replicas.with(&self.further(&keyspace, token)))
+        });
         self.owner_shard(token) == self.shard && replicas.is_some_and(|replicas| replicas.nodes().contains(&self.me()))
     }
 
@@ -389,7 +468,7 @@ impl Node {
     }
 
     pub fn me(&self) -> NodeIndex {
-        self.topology.local_index()
+        self.topology().local_index()
     }
 
     pub(crate) fn is_alive(&self, node: NodeIndex) -> bool {
@@ -417,19 +496,22 @@ impl Node {
             internode_port: node.internode_port,
             data_centre: node.data_center.clone(),
             rack: node.rack.clone(),
-            tokens: self.tokens[node.index.as_usize()].clone(),
+            tokens: self.tokens.borrow()[node.index.as_usize()].clone(),
             schema_version,
             is_alive: self.is_alive(node.index),
         };
         let version_of = |index| messenger.as_ref().and_then(|messenger| messenger.schema_version_of(index));
-        let peers = self.topology.peers().map(|peer| view_of(peer, version_of(peer.index).unwrap_or(0))).collect();
+        let topology = self.topology();
+        let peers = topology.normal().filter(|peer| peer.index != topology.local_index());
+        let peers = peers.map(|peer| view_of(peer, version_of(peer.index).unwrap_or(0))).collect();
         read(&system::View {
             cluster_name: &self.config.cluster_name,
-            local: view_of(self.topology.local(), schema.version),
+            local: view_of(topology.local(), schema.version),
             peers,
             schema: &schema,
             system: &self.system,
-            primary_ranges: &|| self.topology.primary_ranges(self.me()),
+            primary_ranges: &|| topology.primary_ranges(topology.local_index()),
+            starting_tokens: &|| topology.starting_tokens(),
             trace_probability: self.journal.trace_probability(),
             is_built: &|view| self.view_progress.is_built(view, self.shards),
         })

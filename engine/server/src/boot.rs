@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Messenger, MessengerConfig, Topology, TopologyError};
+use cluster::{Messenger, MessengerConfig, NodeState, TopologyError};
+use query::membership::join::{self, JoinError};
 use query::{Agreement, Node, ReplicaHandler};
 use reactor::{Group, fs, net, time};
 use storage::Storage;
@@ -29,12 +30,17 @@ pub enum BootError {
     #[error(transparent)]
     Settings(#[from] query::settings::SettingError),
     #[error(transparent)]
+    Join(#[from] JoinError),
+    #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("storage: {0}")]
     Storage(#[from] storage::Error),
     #[error("cannot listen on {addr}: {cause}; is another server running there?")]
     Listen { addr: SocketAddr, cause: io::Error },
 }
+
+/// How often a shard looks for what another does, short against a start.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Boots the current shard of the node and serves clients. Returns only when it cannot go on; `ready` is called once
 /// clients can connect to this shard.
@@ -43,8 +49,13 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     for folder in [&config.data_dir, &config.commitlog_dir] {
         create_folders(folder).await?;
     }
+    if let Some(member) = config.join {
+        enter(&config, member).await?;
+    }
     let (document, schema) = query::load_schema(&config.data_dir).await?;
-    let topology = Arc::new(Topology::new(&config.nodes, config.address)?);
+    let joined_before = join::starting_nodes(&config.data_dir).await?;
+    let starting: Arc<[cluster::NodeConfig]> = joined_before.unwrap_or_else(|| config.nodes.clone()).into();
+    let topology = Arc::new(schema.topology(&starting, config.address)?);
     let tables: Vec<_> = schema.tables().cloned().chain(query::stored_tables()).collect();
     let storage_config = config.storage(shard, shards);
     if shard == 0 {
@@ -64,6 +75,7 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
             settings: config.settings(),
             ignore_msb: config.ignore_msb,
         },
+        starting,
         topology.clone(),
         storage,
         schema,
@@ -74,7 +86,7 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
     }
     // A shard is not heard of before all are up: its clients and peers would be refused by those that are not.
     query::all_have::<Node>().await;
-    if topology.len() > 1 {
+    if topology.len() > 1 || config.listens_alone {
         let addr = topology.local().internode_addr();
         let handler = Rc::new(ReplicaHandler);
         let messages = MessengerConfig { coalescing_window: config.coalescing_window, ..MessengerConfig::default() };
@@ -83,22 +95,22 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
             .map_err(|cause| BootError::Listen { addr, cause })?;
         node.use_messenger(messenger);
     }
+    let is_member = topology.local().state == NodeState::Normal;
+    if !is_member {
+        if shard == 0 {
+            serve_operators(&config, &node).await?;
+            join::take_part(&node).await?;
+        }
+        joined(&node).await;
+    }
     let serving = serving(&config, &node, shards).await?;
     query::all_have::<Serving>().await;
     let mut clients = Vec::new();
     for port in &serving.ports {
         clients.push((listen(port.address).await?, *port));
     }
-    if let (0, Some(address)) = (shard, config.api_address) {
-        let listener = listen(address).await?;
-        let serve = admin::serve(node.clone(), listener, admin::Service::Api);
-        drop(reactor::spawn(Group::Maintenance, "admin-listener", serve));
-        housekeeping::spawn(&node);
-    }
-    if let (0, Some(address)) = (shard, config.prometheus_address) {
-        let listener = listen(address).await?;
-        let serve = admin::serve(node.clone(), listener, admin::Service::Metrics);
-        drop(reactor::spawn(Group::Maintenance, "metrics-listener", serve));
+    if shard == 0 && is_member {
+        serve_operators(&config, &node).await?;
     }
     ready();
     let mut clients = clients.into_iter();
@@ -107,6 +119,48 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
         drop(reactor::spawn(Group::Statement, "listener", serving.clone().accept(listener, port)));
     }
     serving.accept(first, port).await;
+    Ok(())
+}
+
+/// Lets the node into the cluster of `member`; shard 0 asks, the others wait for it.
+async fn enter(config: &NodeConfig, member: SocketAddr) -> Result<(), BootError> {
+    struct Entered;
+    if reactor::shard_index().0 == 0 {
+        let own = config.nodes.iter().find(|node| node.address == config.address);
+        let own = own.ok_or(TopologyError::NotListed(config.address))?;
+        join::enter(&config.data_dir, &config.cluster_name, member, own).await?;
+        reactor::set_local(Rc::new(Entered));
+        return Ok(());
+    }
+    reactor::submit_to_with(0, Group::Maintenance, "join", || async {
+        while reactor::local::<Entered>().is_none() {
+            time::sleep(LOOK).await;
+        }
+    })
+    .await;
+    Ok(())
+}
+
+/// Waits until the node is a member that clients may know.
+async fn joined(node: &Node) {
+    while node.topology().local().state != NodeState::Normal {
+        time::sleep(LOOK).await;
+    }
+}
+
+/// The admin API and the metrics, on shard 0.
+async fn serve_operators(config: &NodeConfig, node: &Rc<Node>) -> Result<(), BootError> {
+    if let Some(address) = config.api_address {
+        let listener = listen(address).await?;
+        let serve = admin::serve(node.clone(), listener, admin::Service::Api);
+        drop(reactor::spawn(Group::Maintenance, "admin-listener", serve));
+        housekeeping::spawn(node);
+    }
+    if let Some(address) = config.prometheus_address {
+        let listener = listen(address).await?;
+        let serve = admin::serve(node.clone(), listener, admin::Service::Metrics);
+        drop(reactor::spawn(Group::Maintenance, "metrics-listener", serve));
+    }
     Ok(())
 }
 
@@ -128,7 +182,7 @@ async fn serving(config: &NodeConfig, node: &Rc<Node>, shards: usize) -> Result<
         budget: Budget::new((config.client_bytes / shards as u64) as usize),
         requests_max: config.requests_per_connection_max,
         in_flight: std::cell::Cell::new(0),
-        ports: listeners::ports(config, node.topology.local().native_addr(), acceptor.is_some()),
+        ports: listeners::ports(config, node.topology().local().native_addr(), acceptor.is_some()),
         acceptor,
         identities: Identities::from_settings(&node.settings).map_err(TlsError::from)?,
     });

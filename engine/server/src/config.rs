@@ -14,6 +14,11 @@ pub struct NodeConfig {
     pub address: IpAddr,
     /// All nodes of the cluster, the same list in the same order on each of them.
     pub nodes: Vec<cluster::NodeConfig>,
+    /// Where a node of the cluster listens for others that this one is to join, if it has not yet; `nodes` is then this
+    /// node alone.
+    pub join: Option<SocketAddr>,
+    /// Whether a node that is alone listens for others, which may then join it.
+    pub listens_alone: bool,
     /// A further port, where the port that a client connects from chooses the shard. `None`: there is none.
     pub shard_aware_port: Option<u16>,
     /// The port for encrypted connections, if they have their own.
@@ -68,6 +73,8 @@ impl NodeConfig {
             cluster_name: "Orrery".into(),
             address,
             nodes: vec![cluster::NodeConfig::new(address)],
+            join: None,
+            listens_alone: true,
             shard_aware_port: None,
             encrypted_port: None,
             encrypted_shard_aware_port: None,

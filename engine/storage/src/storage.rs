@@ -337,6 +337,23 @@ impl Storage {
     /// memtables or the commit log have no room.
     pub async fn apply(&self, mutation: &[u8]) -> Result<(), Error> {
         let began_ns = reactor::now();
+        let (table, end) = self.admit(mutation, true).await?;
+        match self.config.sync {
+            SyncMode::Batch | SyncMode::Group { .. } => self.log.synced(end).await?,
+            SyncMode::Periodic { .. } => {}
+        }
+        table.counts.count_write(began_ns);
+        Ok(())
+    }
+
+    /// Applies what another node has already: it is not in the commit log, and on disk only once its memtable is
+    /// flushed.
+    pub async fn apply_copied(&self, mutation: &[u8]) -> Result<(), Error> {
+        self.admit(mutation, false).await.map(drop)
+    }
+
+    /// Writes when there is room and the table takes writes.
+    async fn admit(&self, mutation: &[u8], is_logged: bool) -> Result<(Rc<Table>, Position), Error> {
         let head = MutationHead::read(mutation)?;
         let (table, end) = loop {
             if self.is_full() || self.admission.is_waiting() {
@@ -347,7 +364,7 @@ impl Storage {
                 let tables = self.tables.borrow();
                 let table = tables.get(&head.table).ok_or(Error::UnknownTable(head.table))?;
                 if !table.held.get() {
-                    break (table.clone(), self.write(table, mutation, head)?);
+                    break (table.clone(), self.write(table, mutation, head, is_logged)?);
                 }
                 self.released.notified()
             };
@@ -357,16 +374,17 @@ impl Storage {
             // What was let in may have taken less than it was given.
             self.admit_writes();
         }
-        match self.config.sync {
-            SyncMode::Batch | SyncMode::Group { .. } => self.log.synced(end).await?,
-            SyncMode::Periodic { .. } => {}
-        }
-        table.counts.count_write(began_ns);
-        Ok(())
+        Ok((table, end))
     }
 
-    /// Into the commit log's buffer and the memtable, in one go.
-    fn write(&self, table: &Table, mutation: &[u8], head: MutationHead<'_>) -> Result<Position, Error> {
+    /// Into the commit log's buffer, if it is to be there, and the memtable, in one go.
+    fn write(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        head: MutationHead<'_>,
+        is_logged: bool,
+    ) -> Result<Position, Error> {
         let active = table.active.borrow();
         let mut memtable = active.borrow_mut();
         if head.schema_version != memtable.def.version {
@@ -374,7 +392,7 @@ impl Storage {
             return Err(Error::SchemaVersion { table: head.table, got: head.schema_version, have });
         }
         let checked = check_partition(head.partition, &memtable.def)?;
-        let end = self.log.append(mutation)?;
+        let end = if is_logged { self.log.append(mutation)? } else { self.log.position() };
         reactor::charge(Work::MemtableInsert, head.partition.len() as u64);
         self.insert(&mut memtable, head.partition, &checked, end)?;
         add(&table.counts.writes, 1);

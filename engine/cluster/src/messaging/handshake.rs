@@ -1,9 +1,10 @@
-//! The first frame of a connection: who calls, and what it believes the cluster to be. Pure.
+//! The first frame of a connection: who calls, and what it believes the cluster to have been at its start. Pure.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use reactor::Buf;
 
+use super::messenger::LANES;
 use crate::topology::{NodeIndex, Topology};
 
 /// "ORRY", the protocol between nodes.
@@ -38,8 +39,16 @@ impl Hello {
             shard,
             lane,
             digest: topology.digest(),
-            nodes: topology.nodes().iter().map(|node| Claim { address: node.address, digest: node.digest }).collect(),
+            nodes: topology.nodes()[..topology.starting()]
+                .iter()
+                .map(|node| Claim { address: node.address, digest: node.digest })
+                .collect(),
         }
+    }
+
+    /// A lane that there is.
+    pub fn lane(&self) -> usize {
+        usize::from(self.lane).min(LANES - 1)
     }
 
     pub fn encode(&self) -> Buf {
@@ -109,7 +118,8 @@ impl Hello {
                 self.differences(topology)
             ));
         }
-        if self.from == local.index || topology.nodes().get(self.from.as_usize()).is_none() {
+        let known = topology.nodes().get(self.from.as_usize());
+        if self.from == local.index || known.is_none_or(|known| known.host_id != self.from_host_id) {
             return Some(format!("the caller says that it is node {}, which it cannot be", self.from.0));
         }
         None
@@ -117,7 +127,8 @@ impl Hello {
 
     fn differences(&self, topology: &Topology) -> String {
         let mut differences = Vec::new();
-        for node in topology.nodes() {
+        let starting = &topology.nodes()[..topology.starting()];
+        for node in starting {
             match self.nodes.iter().find(|claim| claim.address == node.address) {
                 None => differences.push(format!("the caller does not list {}", node.address)),
                 Some(claim) if claim.digest != node.digest => {
@@ -127,7 +138,7 @@ impl Hello {
             }
         }
         for claim in &self.nodes {
-            if topology.by_address(claim.address).is_none() {
+            if starting.iter().all(|node| node.address != claim.address) {
                 differences.push(format!("only the caller lists {}", claim.address));
             }
         }

@@ -150,6 +150,9 @@ impl Messenger {
             Ok(Err(error)) => return self.log_bad_greeting(&connection, &error.to_string()),
             Err(_) => return self.log_bad_greeting(&connection, "no greeting in time"),
         };
+        if Verb(header.verb) == Verb::ASK {
+            return self.answer_stranger(&connection, header.id, payload).await;
+        }
         if Verb(header.verb) != Verb::HELLO {
             return self.log_bad_greeting(&connection, "the first frame is not a greeting");
         }
@@ -157,11 +160,11 @@ impl Messenger {
             Ok(hello) => hello,
             Err(objection) => return self.refuse(&connection, header.id, &objection).await,
         };
-        if let Some(objection) = hello.objection(self.topology()) {
+        if let Some(objection) = hello.objection(&self.topology()) {
             return self.refuse(&connection, header.id, &objection).await;
         }
         let shard = usize::from(hello.shard) % self.shards();
-        let (node, group) = (self.local(), LANE_GROUPS[usize::from(hello.lane.min(1))]);
+        let (node, group) = (self.local(), LANE_GROUPS[hello.lane()]);
         if shard == self.shard() {
             drop(reactor::spawn(group, "internode-serve", self.serve(connection, hello, header.id, rest)));
             return;
@@ -202,7 +205,7 @@ impl Messenger {
         let mut version = Buf::with_capacity(HEADER_LEN);
         version.extend_from_slice(&super::handshake::VERSION.to_be_bytes());
         link.push(id, Verb::HELLO.0, RESPONSE, 0, &version);
-        let lane = usize::from(hello.lane.min(1));
+        let lane = hello.lane();
         let write = link.clone().write(connection.clone(), self.coalescing(from, lane));
         drop(reactor::spawn(LANE_GROUPS[lane], "internode-answer", write));
         let read = link.read(&connection, rest, self.config().frame_max_bytes, |header, payload| {

@@ -64,7 +64,7 @@ impl Messenger {
         let begin = async {
             let from = config.bind_source.then(|| (self.topology().local().address, 0).into());
             let connection = connect_from(self.topology().node(to).internode_addr(), from).await?;
-            let hello = Hello::new(self.topology(), to, self.shard() as u16, lane as u8).encode();
+            let hello = Hello::new(&self.topology(), to, self.shard() as u16, lane as u8).encode();
             let mut out = Buf::new();
             frame::encode(&mut out, 0, Verb::HELLO.0, 0, 0, &hello);
             link.send_first(&connection, out).await?;
@@ -94,7 +94,8 @@ impl Messenger {
     }
 
     fn lane_ended(&self, to: NodeIndex, lane: usize, link: &Rc<Link>, reason: LinkError, greeted: bool, began_ns: u64) {
-        let state = &self.peer(to).lanes[lane];
+        let peer = self.peer(to);
+        let state = &peer.lanes[lane];
         let current = state.link.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, link));
         if current {
             *state.link.borrow_mut() = None;

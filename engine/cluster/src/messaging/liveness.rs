@@ -155,6 +155,10 @@ impl Messenger {
     }
 
     fn follow(&self, news: News) {
+        // One that came about meanwhile; its news will be told again.
+        if news.node.as_usize() >= self.topology().len() {
+            return;
+        }
         let peer = self.peer(news.node);
         peer.schema_version.set(news.schema_version);
         self.set_alive(news.node, news.alive);
@@ -165,7 +169,8 @@ impl Messenger {
         let local = self.local();
         let news = reactor::submit_to_with(0, Group::Maintenance, "internode-liveness", move || async move {
             let messenger = messenger_of(local)?;
-            Some(messenger.topology().peers().map(|peer| messenger.news(peer.index)).collect::<Vec<_>>())
+            let topology = messenger.topology();
+            Some(topology.peers().map(|peer| messenger.news(peer.index)).collect::<Vec<_>>())
         })
         .await;
         for news in news.into_iter().flatten() {

@@ -25,12 +25,14 @@ use super::{CallError, Handler, LivenessCallback, MessengerConfig, Payload, Sche
 use crate::topology::{NodeIndex, Topology};
 
 pub(super) const CONTROL: usize = 1;
+pub(super) const BULK: usize = 2;
+pub(super) const LANES: usize = 3;
 /// The scheduling group of each lane's tasks.
-pub(super) const LANE_GROUPS: [Group; 2] = [Group::Statement, Group::Maintenance];
+pub(super) const LANE_GROUPS: [Group; LANES] = [Group::Statement, Group::Maintenance, Group::Streaming];
 
 #[derive(Default)]
 pub(super) struct Peer {
-    pub lanes: [Lane; 2],
+    pub lanes: [Lane; LANES],
     /// Of all messages of statements to the node, requests and answers.
     coalescing: Option<Rc<RefCell<Coalescing>>>,
     pub alive: Cell<bool>,
@@ -42,6 +44,13 @@ pub(super) struct Peer {
     outstanding: Cell<usize>,
     /// Why the last connection, either way, ended.
     last_end: RefCell<Option<String>>,
+}
+
+impl Peer {
+    fn new(window: Option<Duration>) -> Rc<Self> {
+        let coalescing = window.map(|window| Rc::new(RefCell::new(Coalescing::new(window))));
+        Rc::new(Self { coalescing, ..Self::default() })
+    }
 }
 
 /// Wakes a task that otherwise sleeps.
@@ -82,12 +91,13 @@ pub struct MessengerCounters {
 pub struct Messenger {
     me: Weak<Messenger>,
     config: MessengerConfig,
-    topology: Arc<Topology>,
+    local: NodeIndex,
+    topology: RefCell<Arc<Topology>>,
     handler: RefCell<Option<Rc<dyn Handler>>>,
     shard: usize,
     shards: usize,
     /// By node index; the local one's is unused.
-    peers: Vec<Peer>,
+    peers: RefCell<Vec<Rc<Peer>>>,
     outstanding: RefCell<Outstanding>,
     pub(super) sweeper: Sweeper,
     /// Connections served, by peer, its shard and lane.
@@ -148,16 +158,15 @@ impl Messenger {
             _ => None,
         };
         let window = config.coalescing_window;
-        let coalescing = || window.map(|window| Rc::new(RefCell::new(Coalescing::new(window))));
-        let peer = || Peer { coalescing: coalescing(), ..Peer::default() };
         let messenger = Rc::new_cyclic(|me| Messenger {
             me: me.clone(),
             config,
             handler: RefCell::new(Some(handler)),
             shard,
             shards,
-            peers: topology.nodes().iter().map(|_| peer()).collect(),
-            topology,
+            peers: RefCell::new(topology.nodes().iter().map(|_| Peer::new(window)).collect()),
+            local: topology.local_index(),
+            topology: RefCell::new(topology.clone()),
             outstanding: RefCell::default(),
             sweeper: Sweeper::default(),
             inbound: RefCell::default(),
@@ -175,14 +184,30 @@ impl Messenger {
         drop(reactor::spawn(Group::Statement, "internode-sweep", messenger.clone().sweep()));
         if let Some(listener) = listener {
             drop(reactor::spawn(Group::Maintenance, "internode-accept", messenger.clone().accept(listener)));
-            for peer in messenger.topology.peers() {
-                let beating = messenger.clone().heartbeat(peer.index);
-                drop(reactor::spawn(Group::Maintenance, "internode-heartbeat", beating));
-            }
+            topology.peers().for_each(|peer| messenger.begin_heartbeat(peer.index));
         } else {
             drop(reactor::spawn(Group::Maintenance, "internode-liveness", messenger.clone().ask_shard_0()));
         }
         Ok(messenger)
+    }
+
+    fn begin_heartbeat(&self, to: NodeIndex) {
+        if let Some(messenger) = self.rc() {
+            drop(reactor::spawn(Group::Maintenance, "internode-heartbeat", messenger.heartbeat(to)));
+        }
+    }
+
+    /// The nodes are others: more, or of other states. Those that were known keep their indexes and their connections.
+    /// Shard 0 comes last: it dials a new node, and hands over to the others what that sends.
+    pub fn use_topology(&self, topology: Arc<Topology>) {
+        let known = self.peers.borrow().len();
+        let new: Vec<NodeIndex> = topology.nodes().iter().skip(known).map(|node| node.index).collect();
+        let window = self.config.coalescing_window;
+        self.peers.borrow_mut().extend(new.iter().map(|_| Peer::new(window)));
+        *self.topology.borrow_mut() = topology;
+        if self.shard == 0 {
+            new.into_iter().for_each(|index| self.begin_heartbeat(index));
+        }
     }
 
     /// Asks `to` and waits for the answer. The request is sent even if the future is never polled.
@@ -277,7 +302,7 @@ impl Messenger {
         if self.schema_version.replace(version) == version || self.shard != 0 {
             return;
         }
-        for peer in self.topology.peers() {
+        for peer in self.topology().peers() {
             self.poke_heartbeat(peer.index, false);
         }
     }
@@ -294,7 +319,7 @@ impl Messenger {
     /// Every node that is alive has this node's schema version.
     pub fn schema_agrees(&self) -> bool {
         let ours = Some(self.schema_version());
-        self.topology.peers().all(|node| !self.is_alive(node.index) || self.schema_version_of(node.index) == ours)
+        self.topology().peers().all(|node| !self.is_alive(node.index) || self.schema_version_of(node.index) == ours)
     }
 
     /// `callback(node, its version)` is called on shard 0 whenever a heartbeat, either way, shows a version other than
@@ -327,7 +352,8 @@ impl Messenger {
         for link in inbound.values() {
             link.close(LinkError::Stopping);
         }
-        for (index, peer) in self.peers.iter().enumerate() {
+        let peers = self.peers.borrow().clone();
+        for (index, peer) in peers.iter().enumerate() {
             for (lane, state) in peer.lanes.iter().enumerate() {
                 let link = state.link.take();
                 if let Some(link) = link {
@@ -341,8 +367,8 @@ impl Messenger {
         self.sweeper.poke();
     }
 
-    pub fn topology(&self) -> &Arc<Topology> {
-        &self.topology
+    pub fn topology(&self) -> Arc<Topology> {
+        self.topology.borrow().clone()
     }
 
     pub fn config(&self) -> &MessengerConfig {
@@ -350,7 +376,7 @@ impl Messenger {
     }
 
     pub(super) fn local(&self) -> NodeIndex {
-        self.topology.local_index()
+        self.local
     }
 
     pub(super) fn shard(&self) -> usize {
@@ -365,13 +391,15 @@ impl Messenger {
         self.me.upgrade()
     }
 
-    pub(super) fn peer(&self, node: NodeIndex) -> &Peer {
-        &self.peers[node.as_usize()]
+    /// # Panics
+    /// For a node that the messenger has not been told of.
+    pub(super) fn peer(&self, node: NodeIndex) -> Rc<Peer> {
+        self.peers.borrow()[node.as_usize()].clone()
     }
 
     /// What the writers of a lane's connections with the node share.
     pub(super) fn coalescing(&self, node: NodeIndex, lane: usize) -> Option<Rc<RefCell<Coalescing>>> {
-        self.peer(node).coalescing.clone().filter(|_| lane != CONTROL)
+        self.peer(node).coalescing.clone().filter(|_| lane != CONTROL && lane != BULK)
     }
 
     pub(super) fn handler(&self) -> Option<Rc<dyn Handler>> {
@@ -433,11 +461,12 @@ impl Messenger {
     /// Notes why a connection ended; says it aloud where it is a fault, once per reason.
     pub(super) fn log_end(&self, node: NodeIndex, direction: &str, reason: &LinkError) {
         let text = reason.to_string();
-        let mut last = self.peer(node).last_end.borrow_mut();
+        let known = self.peer(node);
+        let mut last = known.last_end.borrow_mut();
         if reason.is_fault() {
             self.counters.faults.set(self.counters.faults.get() + 1);
             if last.as_ref() != Some(&text) {
-                let peer = self.topology.node(node).address;
+                let peer = self.topology().node(node).address;
                 tracing::warn!(node = self.local().0, %peer, direction, reason = text, "closed a connection between nodes");
             }
         }

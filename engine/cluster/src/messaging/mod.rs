@@ -1,13 +1,14 @@
 //! Requests and answers between the nodes, one [`Messenger`] per shard.
 //!
 //! 1. A shard has connections of its own to every peer, made when they are first needed: one for statements, one for
-//!    control (verbs with the high bit), so that heartbeats never wait behind data. The peer's shard that serves them
-//!    is `our shard % its shards`.
+//!    control (verbs with the high bit), so that heartbeats never wait behind data, and one for bulk, so that statements
+//!    do not either. The peer's shard that serves them is `our shard % its shards`.
 //! 2. Many requests share a connection. What is sent in one turn leaves in one `Send`; answers come in any order.
 //! 3. Every request ends exactly once: with its answer, its timeout, or the end of its connection. A callback never
 //!    runs inside the call that registered it.
 //! 4. Frames carry checks; a connection with a damaged frame is closed and the reason logged.
-//! 5. Two nodes talk only when they have the same topology; otherwise the refusal names the nodes that differ.
+//! 5. Two nodes talk only when their cluster has started with the same nodes; otherwise the refusal names those that
+//!    differ. Who is not of the cluster yet may ask one question, [`ask`], which its nodes answer as they see fit.
 //! 6. A node is alive while it answers shard 0's heartbeats; the other shards follow shard 0. It is down when nothing
 //!    was answered for a while (power loss, partition), or as soon as a connection is refused (process gone).
 //!
@@ -23,12 +24,14 @@ mod link;
 mod liveness;
 mod messenger;
 mod outstanding;
+mod stranger;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,6 +40,7 @@ use reactor::Buf;
 pub use call::Call;
 pub use inbound::{Incoming, Reply};
 pub use messenger::{Messenger, MessengerCounters};
+pub use stranger::{AskError, ask};
 
 use crate::topology::NodeIndex;
 
@@ -45,15 +49,23 @@ use crate::topology::NodeIndex;
 pub struct Verb(pub u8);
 
 impl Verb {
+    /// Verbs from here on travel on the connection for bulk.
+    pub const BULK: u8 = 0x40;
     /// Verbs from here on travel on the control connection.
     pub const CONTROL: u8 = 0x80;
     /// Verbs from here on are the messenger's own.
     pub const INTERNAL: u8 = 0xF0;
     pub(crate) const HELLO: Verb = Verb(0xFF);
     pub(crate) const HEARTBEAT: Verb = Verb(0xFE);
+    /// A question of somebody who is not of the cluster.
+    pub(crate) const ASK: Verb = Verb(0xFD);
 
     fn lane(self) -> usize {
-        usize::from(self.0 >= Self::CONTROL)
+        match self.0 {
+            Self::CONTROL.. => messenger::CONTROL,
+            Self::BULK.. => messenger::BULK,
+            _ => 0,
+        }
     }
 }
 
@@ -92,6 +104,12 @@ pub trait Handler {
     /// Called in the connection's task: short work may be done here, longer work in a task of its own. Answers may
     /// come later and in any order.
     fn handle(self: Rc<Self>, request: Incoming);
+
+    /// Answers who is not of the cluster, on shard 0; the error is a sentence for them.
+    fn answer_stranger(self: Rc<Self>, question: Payload) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, String>>>> {
+        drop(question);
+        Box::pin(async { Err("this node answers its cluster alone".into()) })
+    }
 }
 
 /// The bytes of one message: a piece of the receive buffer, kept as long as the payload is.

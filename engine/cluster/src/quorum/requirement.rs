@@ -90,6 +90,24 @@ impl Requirement {
         }
     }
 
+    /// With an answer more for each of `further`, replicas in the ring that is not read while a node joins: then what is
+    /// written is where reads look for it, before the node is read from and afterwards. As Cassandra's
+    /// `ConsistencyLevel.blockForWrite`.
+    pub fn with_further(mut self, further: &ReplicaSet) -> Self {
+        for dc in further.dcs() {
+            match &mut self.scope {
+                Scope::Within(only) if only != dc => continue,
+                Scope::Each(each) => match &mut each[usize::from(dc.0)] {
+                    0 => continue,
+                    share => *share += 1,
+                },
+                Scope::Everywhere | Scope::Within(_) => {}
+            }
+            self.required += 1;
+        }
+        self
+    }
+
     /// The number that errors name.
     pub fn required(&self) -> u32 {
         self.required

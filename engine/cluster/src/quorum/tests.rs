@@ -213,3 +213,52 @@ fn reads_ask_the_nearest_and_then_spares() {
     assert_eq!(picture(failed.on_failure(NodeIndex(1))), "failure(1/2,2)+data");
     assert_eq!(decision.on_ack(NodeIndex(1), true), Outcome::Done);
 }
+
+/// Whatever answers a quorum is content with while a node joins, a quorum of either ring has one of them.
+#[test]
+fn a_write_while_a_node_joins_is_seen_through_both_rings() {
+    let topology = topology(&["a", "a", "a", "a", "a"]);
+    for (factor, stay, leaves) in [(3u32, 2usize, 1usize), (3, 1, 1), (3, 2, 0), (1, 0, 1), (2, 1, 1), (5, 3, 1)] {
+        // Those that stay, the one that leaves, the one that joins.
+        let mut union = ReplicaSet::EMPTY;
+        let nodes = &topology.nodes()[..stay + leaves + 1];
+        nodes.iter().for_each(|node| union.push(node.index, node.dc));
+        let mut further = ReplicaSet::EMPTY;
+        further.push(nodes[stay + leaves].index, nodes[0].dc);
+        let replication = Replication::Simple { replication_factor: factor };
+        for level in [Level::Quorum, Level::LocalQuorum, Level::All] {
+            let plain = Requirement::new(level, &replication, &topology);
+            let both = plain.with_further(&further);
+            assert_eq!(both.required(), plain.required() + 1);
+            let stays = (1u16 << stay) - 1;
+            let joins = 1u16 << (stay + leaves);
+            let (old, new) = (stays | (joins - 1), stays | joins);
+            for written in (0..joins << 1).filter(|mask| both.satisfied_by(&union, *mask)) {
+                let read = Requirement::new(Level::Quorum, &replication, &topology);
+                for ring in [old, new] {
+                    let quorums = (0..joins << 1).filter(|mask| mask & !ring == 0 && read.satisfied_by(&union, *mask));
+                    for quorum in quorums {
+                        assert_ne!(quorum & written, 0, "{factor} {level:?} {written:b} {quorum:b}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_joins_counts_where_its_data_centre_does() {
+    let topology = topology(&["a", "a", "b", "b"]);
+    let both = nts(&[("a", 2), ("b", 2)]);
+    let of = |node: usize| ReplicaSet::one(topology.nodes()[node].index, topology.nodes()[node].dc);
+    let check = |level, further: usize, expect: u32| {
+        let requirement = Requirement::new(level, &both, &topology);
+        assert_eq!(requirement.with_further(&of(further)).required(), requirement.required() + expect, "{level:?}");
+    };
+    check(Level::Quorum, 3, 1);
+    check(Level::LocalQuorum, 1, 1);
+    check(Level::LocalQuorum, 3, 0);
+    check(Level::LocalOne, 3, 0);
+    check(Level::EachQuorum, 3, 1);
+    check(Level::One, 0, 1);
+}

@@ -1,13 +1,18 @@
-//! The nodes and the ring, computed from configuration alone.
+//! The nodes and the ring, computed from the list of nodes that a cluster starts with and of those that joined it.
 //!
-//! Every node that is given the same list of nodes computes the same tokens, the same replicas and the same digest;
-//! nodes compare digests before they talk to each other. Pure: no I/O, no clock, no randomness.
+//! Every node that is given the same lists computes the same tokens and the same replicas. Pure: no I/O, no clock, no
+//! randomness.
 //!
 //! 1. A token belongs to the first node token at or after it, around the ring (ranges are `(previous, token]`).
 //! 2. Tokens that are not configured are hashed from the node's address and the token's number.
 //! 3. Replicas are distinct nodes in ring order, the first is the primary.
+//! 4. Nodes that join are numbered behind all others, so that an index means the same node for ever. The digest, which
+//!    nodes compare before they talk to each other, is of the list that the cluster started with.
+//! 5. While a node joins there are two rings, with it and without it: one that is read, and [`Topology::other`]. What
+//!    is written goes to the replicas of both.
 
 mod replication;
+mod takeover;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,6 +21,7 @@ use md5::{Digest, Md5};
 use types::{Replication, Token};
 
 pub use replication::{MAX_REPLICAS, ReplicaSet, ReplicationMap};
+pub use takeover::{Takeover, takeovers};
 
 /// Cassandra's and Scylla's ports.
 pub const NATIVE_PORT: u16 = 9042;
@@ -71,9 +77,30 @@ impl NodeConfig {
     }
 }
 
+/// What a node has to do with the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeState {
+    /// The others know of it, and it has no part yet.
+    Known,
+    /// It takes over its ranges: it is written to beside the nodes that have them, and is not read.
+    Joining,
+    /// It has its ranges and is read. The nodes that had them are written to as well, for there may be some that still
+    /// read from those.
+    Settling,
+    Normal,
+}
+
+/// A node that is not of those that the cluster started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    pub state: NodeState,
+    pub config: NodeConfig,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub index: NodeIndex,
+    pub state: NodeState,
     pub host_id: u128,
     pub address: IpAddr,
     pub native_port: u16,
@@ -151,19 +178,30 @@ impl TokenRange {
 #[derive(Clone, Debug)]
 pub struct Topology {
     nodes: Vec<Node>,
+    /// How many of them the cluster started with.
+    starting: usize,
     local: NodeIndex,
     data_centers: Vec<String>,
-    /// Ascending by token.
+    /// That is read; ascending by token.
     ring: Vec<(Token, NodeIndex)>,
+    /// By node, whether it is in the ring.
+    has_part: Vec<bool>,
     digest: u64,
+    other: Option<Box<Topology>>,
 }
 
 impl Topology {
     /// `local` is this node's address, one of the list.
     pub fn new(configs: &[NodeConfig], local: IpAddr) -> Result<Self, TopologyError> {
-        if configs.is_empty() {
+        Self::with_joined(configs, &[], local)
+    }
+
+    /// With those that joined since the start, in the order in which they did.
+    pub fn with_joined(starting: &[NodeConfig], joined: &[Joined], local: IpAddr) -> Result<Self, TopologyError> {
+        if starting.is_empty() {
             return Err(TopologyError::Empty);
         }
+        let configs: Vec<&NodeConfig> = starting.iter().chain(joined.iter().map(|joined| &joined.config)).collect();
         if configs.len() > usize::from(u16::MAX) {
             return Err(TopologyError::TooManyNodes(configs.len()));
         }
@@ -176,12 +214,57 @@ impl Topology {
         let mut nodes = Vec::with_capacity(configs.len());
         for (index, config) in configs.iter().enumerate() {
             let dc = data_centers.binary_search(&config.data_center).expect("the list was made of all names");
-            nodes.push(node(NodeIndex(index as u16), DcIndex(dc as u8), config)?);
+            let joined = index.checked_sub(starting.len()).map(|at| joined[at].state);
+            let state = joined.unwrap_or(NodeState::Normal);
+            nodes.push(node(NodeIndex(index as u16), DcIndex(dc as u8), state, config)?);
         }
-        let ring = ring_of(&nodes)?;
+        check_distinct(&nodes)?;
         let local = nodes.iter().find(|node| node.address == local).ok_or(TopologyError::NotListed(local))?.index;
-        let digest = nodes.iter().fold(0, |digest, node| mix(digest ^ node.digest));
-        Ok(Self { nodes, local, data_centers, ring, digest })
+        let starting = starting.len();
+        let digest = nodes[..starting].iter().fold(0, |digest, node| mix(digest ^ node.digest));
+        let (ring, has_part) = ring_of(&nodes, |state| state >= NodeState::Settling)?;
+        let mut topology = Self { nodes, starting, local, data_centers, ring, has_part, digest, other: None };
+        let changes = |node: &Node| [NodeState::Joining, NodeState::Settling].contains(&node.state);
+        if topology.nodes.iter().any(changes) {
+            let mut other = topology.clone();
+            let has_part = |state| state == NodeState::Normal || state == NodeState::Joining;
+            (other.ring, other.has_part) = ring_of(&topology.nodes, has_part)?;
+            topology.other = Some(Box::new(other));
+        }
+        Ok(topology)
+    }
+
+    /// The ring that is not read and still written to, while a node joins: first the one with it, then the one without.
+    pub fn other(&self) -> Option<&Topology> {
+        self.other.as_deref()
+    }
+
+    /// The node that joins now.
+    pub fn joining(&self) -> Option<&Node> {
+        self.nodes.iter().find(|node| [NodeState::Joining, NodeState::Settling].contains(&node.state))
+    }
+
+    /// Those that have a part in the cluster, or will soon.
+    pub fn members(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.state != NodeState::Known)
+    }
+
+    /// Those that have come to be full members.
+    pub fn normal(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.state == NodeState::Normal)
+    }
+
+    /// Tokens of the nodes that the cluster started with, ascending: they stay what they are.
+    pub fn starting_tokens(&self) -> Vec<Token> {
+        let mut tokens: Vec<Token> =
+            self.nodes[..self.starting].iter().flat_map(|node| node.tokens.iter().copied()).collect();
+        tokens.sort_unstable();
+        tokens
+    }
+
+    /// How many nodes the cluster started with; they come first.
+    pub fn starting(&self) -> usize {
+        self.starting
     }
 
     /// A cluster of one node.
@@ -237,9 +320,14 @@ impl Topology {
         self.data_centers.iter().position(|dc| dc == name).map(|index| DcIndex(index as u8))
     }
 
-    /// Nodes of a data centre.
+    /// Nodes of a data centre that are in the ring.
     pub fn nodes_in(&self, dc: DcIndex) -> usize {
-        self.nodes.iter().filter(|node| node.dc == dc).count()
+        self.in_ring().filter(|node| node.dc == dc).count()
+    }
+
+    /// Nodes that are in the ring.
+    fn in_ring(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| self.has_part[node.index.as_usize()])
     }
 
     /// All tokens with their owners, ascending.
@@ -247,7 +335,7 @@ impl Topology {
         &self.ring
     }
 
-    /// Of all that the nodes must agree on.
+    /// Of all that the nodes must agree on when they start.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -302,7 +390,7 @@ pub fn fraction(ranges: &[TokenRange]) -> f64 {
     ranges.iter().map(TokenRange::width).sum::<u128>() as f64 / 2f64.powi(64)
 }
 
-fn node(index: NodeIndex, dc: DcIndex, config: &NodeConfig) -> Result<Node, TopologyError> {
+fn node(index: NodeIndex, dc: DcIndex, state: NodeState, config: &NodeConfig) -> Result<Node, TopologyError> {
     let mut tokens = match &config.tokens {
         Some(tokens) => tokens.clone(),
         None => hashed_tokens(config.address, config.num_tokens),
@@ -329,6 +417,7 @@ fn node(index: NodeIndex, dc: DcIndex, config: &NodeConfig) -> Result<Node, Topo
     }
     Ok(Node {
         index,
+        state,
         host_id,
         address: config.address,
         native_port: config.native_port,
@@ -342,7 +431,7 @@ fn node(index: NodeIndex, dc: DcIndex, config: &NodeConfig) -> Result<Node, Topo
     })
 }
 
-fn ring_of(nodes: &[Node]) -> Result<Vec<(Token, NodeIndex)>, TopologyError> {
+fn check_distinct(nodes: &[Node]) -> Result<(), TopologyError> {
     let mut addresses = BTreeMap::new();
     let mut host_ids = BTreeMap::new();
     for node in nodes {
@@ -353,8 +442,16 @@ fn ring_of(nodes: &[Node]) -> Result<Vec<(Token, NodeIndex)>, TopologyError> {
             return Err(TopologyError::DuplicateHostId { first, second: node.address });
         }
     }
-    let mut ring: Vec<(Token, NodeIndex)> =
-        nodes.iter().flat_map(|node| node.tokens.iter().map(|token| (*token, node.index))).collect();
+    ring_of(nodes, |_| true).map(drop)
+}
+
+type Ring = Vec<(Token, NodeIndex)>;
+
+/// The ring of those that have a part in it, and by node whether it has.
+fn ring_of(nodes: &[Node], has_part: impl Fn(NodeState) -> bool) -> Result<(Ring, Vec<bool>), TopologyError> {
+    let parts: Vec<bool> = nodes.iter().map(|node| has_part(node.state)).collect();
+    let inside = nodes.iter().filter(|node| parts[node.index.as_usize()]);
+    let mut ring: Ring = inside.flat_map(|node| node.tokens.iter().map(|token| (*token, node.index))).collect();
     ring.sort_unstable();
     if let Some(pair) = ring.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         let address = |index: NodeIndex| nodes[index.as_usize()].address;
@@ -364,7 +461,7 @@ fn ring_of(nodes: &[Node]) -> Result<Vec<(Token, NodeIndex)>, TopologyError> {
             second: address(pair[1].1),
         });
     }
-    Ok(ring)
+    Ok((ring, parts))
 }
 
 /// A name-based UUID (version 3, RFC 4122 section 4.3) of the address, in this project's own name space.

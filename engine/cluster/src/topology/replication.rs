@@ -62,6 +62,20 @@ impl ReplicaSet {
         self.position(node).is_some()
     }
 
+    /// With those of `further` behind; what is more than a set can have is left out.
+    pub fn with(mut self, further: &ReplicaSet) -> ReplicaSet {
+        let fitting = MAX_REPLICAS - self.len();
+        further.iter().take(fitting).for_each(|(node, dc)| self.push(node, dc));
+        self
+    }
+
+    /// Those that are not in `other`, in their order.
+    pub fn without(&self, other: &ReplicaSet) -> ReplicaSet {
+        let mut rest = Self::EMPTY;
+        self.iter().filter(|(node, _)| !other.contains(*node)).for_each(|(node, dc)| rest.push(node, dc));
+        rest
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, DcIndex)> + '_ {
         self.nodes().iter().copied().zip(self.dcs().iter().copied())
     }
@@ -81,7 +95,7 @@ pub(super) fn replicas_at(
 ) -> Result<ReplicaSet, TopologyError> {
     let asked = match replication {
         Replication::Local => 1,
-        Replication::Simple { replication_factor } => (*replication_factor).min(topology.len() as u32),
+        Replication::Simple { replication_factor } => (*replication_factor).min(topology.in_ring().count() as u32),
         Replication::NetworkTopology(factors) => known(topology, factors)
             .map(|(dc, factor)| factor.min(topology.nodes_in(dc) as u32))
             .fold(0, u32::saturating_add),
@@ -134,7 +148,7 @@ fn network_topology(topology: &Topology, factors: &BTreeMap<String, u32>, positi
         .filter(|(_, factor)| *factor > 0)
         .map(|(dc, factor)| {
             let mut racks: Vec<&str> =
-                topology.nodes.iter().filter(|node| node.dc == dc).map(|node| node.rack.as_str()).collect();
+                topology.in_ring().filter(|node| node.dc == dc).map(|node| node.rack.as_str()).collect();
             let nodes = racks.len() as u32;
             racks.sort_unstable();
             racks.dedup();
@@ -142,7 +156,7 @@ fn network_topology(topology: &Topology, factors: &BTreeMap<String, u32>, positi
             (dc, Wanted { left: factor.min(nodes), racks_seen: Vec::new(), repeats_left })
         })
         .collect();
-    let mut unfilled = wanted.len();
+    let mut unfilled = wanted.values().filter(|wanted| wanted.left > 0).count();
     let mut set = ReplicaSet::EMPTY;
     for index in from_position(topology, position) {
         if unfilled == 0 {
@@ -179,6 +193,8 @@ pub struct ReplicationMap {
     set_at: Vec<u32>,
     /// Every different set once: a small cluster has few.
     sets: Vec<ReplicaSet>,
+    /// Of the ring that is only written to, while a node joins.
+    other: Option<Box<ReplicationMap>>,
 }
 
 impl ReplicationMap {
@@ -194,7 +210,8 @@ impl ReplicationMap {
             }));
         }
         let tokens = topology.ring.iter().map(|(token, _)| *token).collect();
-        Ok(Self { replication: replication.clone(), tokens, set_at, sets })
+        let other = topology.other().map(|other| Self::new(other, replication)).transpose()?.map(Box::new);
+        Ok(Self { replication: replication.clone(), tokens, set_at, sets, other })
     }
 
     pub fn replication(&self) -> &Replication {
@@ -209,6 +226,20 @@ impl ReplicationMap {
         let position = self.tokens.partition_point(|at| *at < token);
         let position = if position == self.tokens.len() { 0 } else { position };
         self.sets[self.set_at[position] as usize]
+    }
+
+    /// The map of the other ring, while a node joins.
+    pub fn other(&self) -> Option<&ReplicationMap> {
+        self.other.as_deref()
+    }
+
+    /// Who is written to beside [`replicas`](Self::replicas): replicas of the other ring alone, while a node joins.
+    #[inline]
+    pub fn further(&self, token: Token) -> ReplicaSet {
+        match &self.other {
+            None => ReplicaSet::EMPTY,
+            Some(other) => other.replicas(token).without(&self.replicas(token)),
+        }
     }
 
     /// Ranges that `node` replicates, ascending, neighbours joined.

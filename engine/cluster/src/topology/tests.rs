@@ -169,7 +169,72 @@ prop_compose! {
     }
 }
 
+/// A cluster whose last node joins.
+fn joining(cluster: &Topology, state: NodeState) -> Option<Topology> {
+    let config = |node: &Node| NodeConfig {
+        data_center: node.data_center.clone(),
+        rack: node.rack.clone(),
+        tokens: Some(node.tokens.clone()),
+        ..NodeConfig::new(node.address)
+    };
+    let configs: Vec<NodeConfig> = cluster.nodes().iter().map(config).collect();
+    let (last, starting) = configs.split_last()?;
+    Topology::with_joined(starting, &[Joined { state, config: last.clone() }], address(1)).ok()
+}
+
+#[test]
+fn a_node_that_joins_has_a_ring_to_come() {
+    let all = topology(&[("a", "r", &[10]), ("a", "r", &[20]), ("a", "r", &[30]), ("a", "r", &[15])]);
+    let three = topology(&[("a", "r", &[10]), ("a", "r", &[20]), ("a", "r", &[30])]);
+    let with = |state| joining(&all, state).unwrap();
+    for state in [NodeState::Known, NodeState::Joining, NodeState::Settling, NodeState::Normal] {
+        let ring = with(state);
+        let is_read = state >= NodeState::Settling;
+        assert_eq!(ring.ring(), if is_read { all.ring() } else { three.ring() }, "{state:?}");
+        assert_eq!(ring.digest(), three.digest());
+        assert_eq!(ring.other().is_some(), state == NodeState::Joining || state == NodeState::Settling);
+        assert_eq!(ring.starting_tokens(), [Token(10), Token(20), Token(30)]);
+    }
+    let ring = with(NodeState::Joining);
+    let map = ring.replication_map(&simple(2)).unwrap();
+    assert_eq!(map.replicas(Token(12)).nodes(), [NodeIndex(1), NodeIndex(2)]);
+    assert_eq!(map.further(Token(12)).nodes(), [NodeIndex(3)]);
+    assert_eq!(map.further(Token(25)).nodes(), []);
+    let leavers = |map: &ReplicationMap| -> Vec<_> {
+        let all = takeovers(map, NodeIndex(3)).into_iter();
+        all.map(|one| (one.range.start.0, one.range.end.0, one.leaver, one.stayers.nodes().to_vec())).collect()
+    };
+    let expected = [(30, 10, Some(NodeIndex(1)), vec![NodeIndex(0)]), (10, 15, Some(NodeIndex(2)), vec![NodeIndex(1)])];
+    assert_eq!(leavers(&map), expected);
+    // Settled, it is those who leave that are further.
+    let map = with(NodeState::Settling).replication_map(&simple(2)).unwrap();
+    assert_eq!(map.further(Token(12)).nodes(), [NodeIndex(2)]);
+    // With more replicas than nodes nobody leaves.
+    let map = ring.replication_map(&simple(4)).unwrap();
+    assert!(leavers(&map).iter().all(|(_, _, leaver, stayers)| leaver.is_none() && stayers.len() == 3));
+}
+
 proptest! {
+    /// What makes it enough that the node itself fetches data, from the one that leaves each range.
+    #[test]
+    fn nobody_else_comes_to_have_anything(ring in clusters(), factors in proptest::collection::vec(0u32..5, 3), rf in 1u32..6) {
+        let Some(joining) = joining(&ring, NodeState::Joining) else { return Ok(()) };
+        let node = NodeIndex(joining.len() as u16 - 1);
+        let factors = factors.iter().enumerate().map(|(dc, rf)| (format!("dc{dc}"), *rf)).collect();
+        for replication in [simple(rf), Replication::NetworkTopology(factors)] {
+            let map = joining.replication_map(&replication).unwrap();
+            let mut covered = 0.0;
+            for (range, new) in map.other().unwrap().describe() {
+                let old = map.replicas(range.end);
+                prop_assert!(new.without(&old).nodes().iter().all(|other| *other == node), "{old:?} {new:?}");
+                prop_assert!(old.without(&new).len() <= 1, "{old:?} {new:?}");
+                covered += if new.contains(node) { fraction(&[range]) } else { 0.0 };
+            }
+            let taken: f64 = takeovers(&map, node).iter().map(|one| fraction(&[one.range])).sum();
+            prop_assert!((taken - covered).abs() < 1e-9);
+        }
+    }
+
     #[test]
     fn simple_gives_distinct_nodes(ring in clusters(), rf in 1u32..8, token: i64) {
         let set = ring.replicas(&simple(rf), Token(token)).unwrap();

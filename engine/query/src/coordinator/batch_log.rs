@@ -137,9 +137,10 @@ impl Node {
 
     /// Who writes a batch down.
     fn log_keepers(&self) -> Vec<NodeIndex> {
-        let ours = &self.topology.local().data_center;
-        let peers = self.topology.peers().filter(|peer| peer.data_center == *ours && self.is_alive(peer.index));
-        let mut peers: Vec<NodeIndex> = peers.map(|peer| peer.index).collect();
+        let topology = self.topology();
+        let local = topology.local();
+        let peers = topology.normal().filter(|peer| peer.index != local.index && peer.dc == local.dc);
+        let mut peers: Vec<NodeIndex> = peers.map(|peer| peer.index).filter(|&peer| self.is_alive(peer)).collect();
         if peers.is_empty() {
             return vec![self.me()];
         }
@@ -189,7 +190,7 @@ fn has_batches(node: &Node) -> bool {
 
 /// Replays what this shard has: at the start whatever is there, later what its coordinator must have given up.
 pub(crate) fn start(node: &Rc<Node>) {
-    let is_alone = node.topology.peers().next().is_none();
+    let is_alone = node.topology().peers().next().is_none();
     if is_alone && !has_batches(node) {
         return;
     }
@@ -201,7 +202,7 @@ pub(crate) fn start(node: &Rc<Node>) {
 /// A batch on this node may have stayed.
 pub(crate) fn replay_later(node: &Rc<Node>) {
     // With others, the shard looks anyway.
-    if node.topology.peers().next().is_none() {
+    if node.topology().peers().next().is_none() {
         for shard in 0..node.shards {
             drop(reactor::submit_to_with(shard, Group::Maintenance, "batch-log", move || async move {
                 if let Some(node) = reactor::local::<Node>() {
@@ -234,7 +235,7 @@ fn replay_from(node: &Rc<Node>, first: Duration, min_age: Duration) {
                 }),
                 false => false,
             };
-            if !left && node.topology.peers().next().is_none() {
+            if !left && node.topology().peers().next().is_none() {
                 node.replays_batches.set(false);
                 return;
             }

@@ -66,9 +66,11 @@ impl Node {
         let token = Token::of_key(&read.key);
         let subject = Subject { token, table: table.id, key: read.key.clone() };
         let contention = timeout.unwrap_or(self.config.timeouts.cas);
+        // For all steps: what one quorum promised, the next has to know of.
+        let _ring = self.hold_ring();
         let level = serial.level();
         let required = self.requirement(&table.keyspace, level)?.required();
-        let alone = self.replicas(&table.keyspace, token)?.len() <= 1;
+        let alone = self.write_plan(&table.keyspace, token, level)?.0.len() <= 1;
         // What a quorum has seen: reads at this level see every commit.
         let read_level = match serial {
             SerialConsistency::Serial => Consistency::Quorum,
@@ -174,8 +176,8 @@ impl Node {
     ) -> Result<Round, QueryError> {
         reactor::charge(Work::CoordinateWrite, 0);
         let timeout = timeout.unwrap_or(self.config.timeouts.write);
-        let replicas = self.replicas(&table.keyspace, subject.token)?;
-        let requirement = self.requirement(&table.keyspace, level)?;
+        let _ring = self.hold_ring();
+        let (replicas, requirement) = self.write_plan(&table.keyspace, subject.token, level)?;
         let mut decision = WriteDecision::begin(requirement, replicas, |node| self.is_alive(node))
             .map_err(|why| unavailable(level, why))?;
         self.trace(|| {

@@ -40,12 +40,13 @@ impl Node {
     ) -> Result<Option<Partition>, QueryError> {
         let read = async {
             reactor::charge(Work::CoordinateRead, 0);
+            let _ring = self.hold_ring();
             let replicas = self.replicas(&table.keyspace, token)?;
             let requirement = self.requirement(&table.keyspace, consistency)?;
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
                 return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
             }
-            let local = (self.me(), self.topology.local().dc);
+            let local = (self.me(), self.topology().local().dc);
             let decision =
                 ReadDecision::begin(requirement, replicas, local, token.0 as u64, |node| self.is_alive(node))
                     .map_err(|why| unavailable(consistency, why))?;
@@ -107,12 +108,13 @@ impl Node {
     ) -> Result<(Vec<Partition>, bool), QueryError> {
         let scan = async {
             reactor::charge(Work::CoordinateRead, 0);
+            let _ring = self.hold_ring();
             let replicas = self.replicas(&table.keyspace, command.tokens.1)?;
             let requirement: Requirement = self.requirement(&table.keyspace, consistency)?;
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
                 return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
             }
-            let local = (self.me(), self.topology.local().dc);
+            let local = (self.me(), self.topology().local().dc);
             let turn = command.tokens.1.0 as u64;
             let decision = ReadDecision::begin(requirement, replicas, local, turn, |node| self.is_alive(node))
                 .map_err(|why| unavailable(consistency, why))?;
@@ -164,7 +166,7 @@ impl Node {
                 let Some((node, answer)) = answers.pop().await else { return Outcome::Pending };
                 self.trace(|| {
                     let what = if answer.is_ok() { "a response" } else { "a failure" };
-                    format!("Got {what} from {}", self.topology.node(node).address)
+                    format!("Got {what} from {}", self.topology().node(node).address)
                 });
                 let (decision, cause) = &mut *state.borrow_mut();
                 let outcome = match answer {
@@ -177,7 +179,7 @@ impl Node {
                         *cause = error;
                         let outcome = decision.on_failure(node);
                         if decision.wants_spare()
-                            && let Some(spare) = decision.next_spare((self.me(), self.topology.local().dc))
+                            && let Some(spare) = decision.next_spare((self.me(), self.topology().local().dc))
                         {
                             ask(self, spare, &answers);
                         }

@@ -30,13 +30,20 @@ impl Node {
         if timeout.is_zero() {
             return Err(failed("Truncate timed out before it began".to_string()));
         }
-        let peers: Vec<_> = self.topology.peers().map(|peer| peer.index).collect();
+        if let Some(joining) = self.topology().joining() {
+            // What it has fetched already would come back.
+            return Err(failed(format!(
+                "Cannot truncate {}.{}: {} is joining the cluster; truncate it when that has joined",
+                table.keyspace, table.name, joining.address
+            )));
+        }
+        let peers: Vec<_> = self.topology().normal().map(|peer| peer.index).filter(|&peer| peer != self.me()).collect();
         if let Some(down) = peers.iter().find(|&&peer| !self.is_alive(peer)) {
             return Err(failed(format!(
                 "Cannot truncate {}.{}: node {} is down and must take part",
                 table.keyspace,
                 table.name,
-                self.topology.node(*down).address
+                self.topology().node(*down).address
             )));
         }
         let mut calls = Vec::new();
@@ -48,7 +55,7 @@ impl Node {
         }
         replica::truncate(self, table.id).await.map_err(failed)?;
         for (peer, call) in calls {
-            call.await.map_err(|error| failed(format!("{}: {error}", self.topology.node(peer).address)))?;
+            call.await.map_err(|error| failed(format!("{}: {error}", self.topology().node(peer).address)))?;
         }
         Ok(())
     }

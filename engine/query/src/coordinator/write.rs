@@ -24,6 +24,7 @@ struct Pending {
     done: Cell<bool>,
     /// The last cause that a replica gave, for the error's text.
     cause: RefCell<String>,
+    _ring: Rc<()>,
 }
 
 impl Pending {
@@ -64,8 +65,8 @@ impl Node {
     ) -> Result<(), QueryError> {
         let write = async {
             reactor::charge(Work::CoordinateWrite, 0);
-            let replicas = self.replicas(keyspace, token)?;
-            let requirement = self.requirement(keyspace, consistency)?;
+            let ring = self.hold_ring();
+            let (replicas, requirement) = self.write_plan(keyspace, token, consistency)?;
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
                 return Err(QueryError::write_timeout(consistency, 0, requirement.required(), kind));
             }
@@ -83,6 +84,7 @@ impl Node {
                 done: Cell::new(false),
                 cause: RefCell::new(String::new()),
                 decision: RefCell::new(decision),
+                _ring: ring,
             });
             self.trace(|| {
                 let targets = self.addresses(decision.targets());
@@ -108,8 +110,8 @@ impl Node {
         token: Token,
         consistency: Consistency,
     ) -> Result<(), QueryError> {
-        let requirement = self.requirement(keyspace, consistency)?;
-        let begun = WriteDecision::begin(requirement, self.replicas(keyspace, token)?, |node| self.is_alive(node));
+        let (replicas, requirement) = self.write_plan(keyspace, token, consistency)?;
+        let begun = WriteDecision::begin(requirement, replicas, |node| self.is_alive(node));
         begun.map(drop).map_err(|why| unavailable(consistency, why))
     }
 

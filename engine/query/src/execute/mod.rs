@@ -69,7 +69,9 @@ impl Change {
                 SchemaChange { change, keyspace: keyspace.clone(), target: SchemaTarget::Table(table.clone()) }
             }
             // No client is told, so no change is made of it.
-            Target::Access(_) => SchemaChange { change, keyspace: String::new(), target: SchemaTarget::Keyspace },
+            Target::Access(_) | Target::Node(_) => {
+                SchemaChange { change, keyspace: String::new(), target: SchemaTarget::Keyspace }
+            }
         }
     }
 }

@@ -96,7 +96,7 @@ impl Audit {
     }
 
     async fn write(&self, node: &Rc<Node>, entry: Entry<'_>) {
-        let here = node.topology.local().address;
+        let here = node.topology().local().address;
         let Entry { what, consistency, user, source, failed } = entry;
         let (category, keyspace, table, operation) = (what.category.name(), &what.keyspace, &what.table, &what.text);
         if self.to_log {

@@ -44,7 +44,7 @@ impl Slow {
             watched.executed.borrow().iter().map(|one| format!("{}.{}", one.keyspace, one.table)).collect();
         let here = [
             ("start_time", start_time.to_vec()),
-            ("node_ip", inet(node.topology.local().address)),
+            ("node_ip", inet(node.topology().local().address)),
             ("shard", int(node.shard as i32)),
         ];
         let mut values = BTreeMap::from(here.clone());

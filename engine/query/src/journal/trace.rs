@@ -1,6 +1,7 @@
 //! Traces: `system_traces.sessions` and `events`, with the columns that Cassandra and Scylla share and Scylla's own.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use types::uuid;
 
@@ -21,7 +22,8 @@ pub(super) struct Trace<'a> {
     user: Option<&'a str>,
     duration_us: u64,
     answer_bytes: usize,
-    coordinator: &'a cluster::Node,
+    /// Where clients connect to the node.
+    coordinator: SocketAddr,
 }
 
 /// The columns by which a partition of minutes finds a row.
@@ -42,7 +44,7 @@ impl<'a> Trace<'a> {
         duration_us: u64,
         answer_bytes: usize,
     ) -> Self {
-        Self { watched, user, duration_us, answer_bytes, coordinator: node.topology.local() }
+        Self { watched, user, duration_us, answer_bytes, coordinator: node.topology().local().native_addr() }
     }
 
     /// Rows by table, the session last: who sees it sees all. Those of a slow query live as long as its record.
@@ -58,8 +60,8 @@ impl<'a> Trace<'a> {
                 ("session_id", self.watched.id().to_vec()),
                 ("event_id", event_id.to_vec()),
                 ("activity", text(&event.activity)),
-                ("source", inet(self.coordinator.address)),
-                ("source_port", int(self.coordinator.native_port.into())),
+                ("source", inet(self.coordinator.ip())),
+                ("source_port", int(self.coordinator.port().into())),
                 ("source_elapsed", int(event.elapsed_us as i32)),
                 ("thread", text(format!("shard {}", node.shard))),
                 ("scylla_parent_id", bigint(0)),
@@ -77,8 +79,8 @@ impl<'a> Trace<'a> {
         let mut values = BTreeMap::from([
             ("session_id", watched.id().to_vec()),
             ("command", text("QUERY")),
-            ("coordinator", inet(self.coordinator.address)),
-            ("coordinator_port", int(self.coordinator.native_port.into())),
+            ("coordinator", inet(self.coordinator.ip())),
+            ("coordinator_port", int(self.coordinator.port().into())),
             ("duration", int(self.duration_us as i32)),
             ("parameters", map(&watched.parameters.borrow())),
             ("request", text(watched.request.get())),

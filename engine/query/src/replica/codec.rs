@@ -43,7 +43,7 @@ pub(crate) fn decode_version(bytes: &[u8]) -> Result<(u64, &[u8]), String> {
     Ok((u64::from_be_bytes(*version), rest))
 }
 
-pub(super) struct Reader<'a>(pub &'a [u8]);
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {

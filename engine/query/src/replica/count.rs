@@ -57,7 +57,7 @@ async fn count_here(node: &Rc<Node>, token: Token, mutation: &[u8], consistency:
     let now_us = reactor::wall_us() as i64;
     let command = ReadCommand::partition(table.id, mutation.partition.key.clone(), (now_us / 1_000_000) as u32);
     let current = node.storage.read(command).await.map_err(|error| error.to_string())?;
-    let id = node.topology.local().host_id.to_be_bytes();
+    let id = node.topology().local().host_id.to_be_bytes();
     add(&mut mutation.partition, current.as_ref(), id, now_us).map_err(|error| error.to_string())?;
     let mut bytes = Vec::with_capacity(256);
     mutation.encode(&mut bytes);

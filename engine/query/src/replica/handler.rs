@@ -1,12 +1,15 @@
 //! Answers the requests of other nodes.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
-use cluster::{Handler, Incoming};
+use cluster::{Handler, Incoming, Payload};
 use reactor::Group;
 use types::TableId;
 
 use super::{codec, verb};
+use crate::error;
+use crate::membership::{admission, stream};
 use crate::node::Node;
 use crate::schema::agreement;
 
@@ -19,7 +22,8 @@ impl Handler for ReplicaHandler {
             return request.reply.error(0, super::STARTING);
         };
         let group = match request.verb {
-            verb::SCHEMA_PUSH | verb::SCHEMA_PULL | verb::TRUNCATE => Group::Maintenance,
+            verb::SCHEMA_PUSH | verb::SCHEMA_PULL | verb::TRUNCATE | verb::ADMIT | verb::ADVANCE => Group::Maintenance,
+            verb::STREAM | verb::SHARDS => Group::Streaming,
             _ => Group::Statement,
         };
         // A name tells a stall's report what the task was for.
@@ -28,6 +32,7 @@ impl Handler for ReplicaHandler {
             verb::READ => "replica-read",
             verb::SCAN => "replica-scan",
             verb::PAXOS => "replica-paxos",
+            verb::STREAM => "stream-read",
             _ => "replica-other",
         };
         reactor::run_or_spawn(group, name, async move {
@@ -37,6 +42,13 @@ impl Handler for ReplicaHandler {
                 Err(cause) => reply.error(0, &cause),
             }
         });
+    }
+
+    fn answer_stranger(self: Rc<Self>, question: Payload) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, String>>>> {
+        Box::pin(async move {
+            let node = reactor::local::<Node>().ok_or("the node is still starting: try again")?;
+            admission::forward(&node, &question).await
+        })
     }
 }
 
@@ -80,6 +92,17 @@ async fn answer_seldom(node: &Rc<Node>, verb: cluster::Verb, payload: &[u8]) -> 
         verb::SCHEMA_PUSH => {
             let text = String::from_utf8_lossy(payload).into_owned();
             on_shard_0(node, move |node| async move { agreement::merge(&node, &text).await }).await.map(|()| Vec::new())
+        }
+        verb::STREAM => stream::answer(node, payload).await,
+        verb::SHARDS => Ok((node.shards as u16).to_be_bytes().to_vec()),
+        verb::ADMIT => {
+            let question = payload.to_vec();
+            on_shard_0(node, async move |node| admission::admit(&node, &question).await.map_err(error::server)).await
+        }
+        verb::ADVANCE => {
+            let (id, state) = admission::decode_step(payload).ok_or(codec::MALFORMED)?;
+            let advance = async move |node: Rc<Node>| admission::advance(&node, id, state).await.map_err(error::server);
+            on_shard_0(node, advance).await.map(|()| Vec::new())
         }
         verb::SCHEMA_PULL => on_shard_0(node, |_| async { agreement::render() }).await.map(String::into_bytes),
         other => Err(format!("no such request: {}", other.0)),

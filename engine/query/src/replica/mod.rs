@@ -15,7 +15,10 @@ use types::{TableId, Token};
 
 use crate::node::Node;
 
-pub(crate) use codec::{decode_answer, decode_scanned, encode_count, encode_mutate, encode_read, encode_scan};
+pub(crate) use codec::{
+    Reader, decode_answer, decode_scan, decode_scanned, decode_version, encode_count, encode_mutate, encode_read,
+    encode_scan, encode_scanned,
+};
 pub(crate) use count::{CounterTurns, count};
 pub use handler::ReplicaHandler;
 
@@ -30,12 +33,21 @@ pub(crate) mod verb {
     /// A counter update, to the replica that leads it.
     pub const COUNT: Verb = Verb(5);
     pub const PAXOS: Verb = Verb(6);
+    // From 0x40 on they have a connection that statements do not wait for.
+    /// Partitions of one shard, for a node that joins.
+    pub const STREAM: Verb = Verb(0x40);
+    /// How many shards the node has.
+    pub const SHARDS: Verb = Verb(0x41);
     // From 0x80 on they go over the control connection, past any queue of statements.
     pub const SCHEMA_PUSH: Verb = Verb(0x80);
     pub const SCHEMA_PULL: Verb = Verb(0x81);
+    /// A node wants to join; to the node that keeps the list.
+    pub const ADMIT: Verb = Verb(0x82);
+    /// The next state of a node that joins; to the node that keeps the list.
+    pub const ADVANCE: Verb = Verb(0x83);
 }
 
-const STARTING: &str = "the shard is still starting";
+pub(crate) const STARTING: &str = "the shard is still starting";
 
 /// Applies an encoded mutation on the shard that owns `token`, and tells the table's views.
 pub(crate) async fn apply(node: &Rc<Node>, token: Token, mutation: Vec<u8>) -> Result<(), String> {
@@ -54,7 +66,11 @@ async fn apply_here(node: &Rc<Node>, mutation: &[u8]) -> Result<(), String> {
     if let Ok((table, key)) = Mutation::peek(mutation) {
         node.journal.sampling.wrote(table, key);
         if let Some(viewed) = node.viewed(table) {
-            return Box::pin(crate::view::apply(node, &viewed, mutation)).await;
+            // Who is not read has not all that was there before, or leaves; the others tell the views.
+            let is_read = node.replicas(&viewed.base.keyspace, Token::of_key(key));
+            if is_read.is_ok_and(|replicas| replicas.contains(node.me())) {
+                return Box::pin(crate::view::apply(node, &viewed, mutation)).await;
+            }
         }
     }
     node.storage.apply(mutation).await.map_err(|error| error.to_string())
@@ -88,7 +104,11 @@ async fn read_here(node: &Node, version: u64, command: ReadCommand) -> Result<Op
     node.storage.read(command).await.map_err(|error| error.to_string())
 }
 
-async fn scan_here(node: &Node, version: u64, command: ScanCommand) -> Result<(Vec<Partition>, bool), String> {
+pub(crate) async fn scan_here(
+    node: &Node,
+    version: u64,
+    command: ScanCommand,
+) -> Result<(Vec<Partition>, bool), String> {
     check_version(node, command.table, version)?;
     node.storage.scan(command).await.map_err(|error| error.to_string())
 }

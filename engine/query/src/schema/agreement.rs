@@ -6,6 +6,7 @@
 //! differ for good.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,11 +19,12 @@ use super::{ChangeKind, Schema, Target};
 use crate::access::{self, Command, Resource};
 use crate::ddl::{self, Ddl};
 use crate::error::{self, QueryError};
+use crate::membership::{self, Member};
 use crate::node::Node;
 use crate::replica::verb;
 use crate::shards::Starting;
 
-const FILE: &str = "schema.cql";
+pub(crate) const FILE: &str = "schema.cql";
 
 /// The keeper of the document, a local of shard 0.
 pub struct Agreement {
@@ -113,7 +115,7 @@ fn resources(target: &Target, schema: &Schema) -> Vec<Resource> {
         }
         Target::Keyspace(keyspace) => vec![Resource::keyspace(keyspace), Resource::FunctionsIn(keyspace.clone())],
         Target::Table(keyspace, table) => vec![Resource::table(keyspace, table)],
-        Target::Type(..) | Target::Index(..) | Target::Access(_) => Vec::new(),
+        Target::Type(..) | Target::Index(..) | Target::Access(_) | Target::Node(_) => Vec::new(),
     }
 }
 
@@ -121,7 +123,15 @@ async fn change_here(node: &Rc<Node>, ddl: Ddl, creator: Option<String>) -> Resu
     let keeper = Agreement::of_shard()?;
     let _turn = keeper.one_at_a_time.acquire(1).await;
     let now_us = reactor::wall_us() as i64;
-    let data_centres = node.topology.data_centers();
+    let topology = node.topology();
+    if let Some(joining) = topology.joining() {
+        // What it has to fetch, and for which columns, is decided.
+        return Err(error::server(format!(
+            "{} is joining the cluster: the schema can be changed when it has joined",
+            joining.address
+        )));
+    }
+    let data_centres = topology.data_centers();
     let Some(decision) = ddl::decide(&ddl, &node.schema(), data_centres, now_us)? else { return Ok(None) };
     let dropped = decision.entries.iter().filter(|(_, statement)| statement.is_none());
     let dropped: Vec<Resource> = dropped.flat_map(|(target, _)| resources(target, &node.schema())).collect();
@@ -148,10 +158,25 @@ pub(crate) async fn merge(node: &Rc<Node>, text: &str) -> Result<(), QueryError>
     let theirs = Document::parse(text).map_err(error::server)?;
     let mut document = keeper.document.borrow().clone();
     let changes = document.merge(theirs);
+    membership::check_reachable(node, &document.members().map_err(error::server)?)?;
     if document != *keeper.document.borrow() {
         take_over(node, &keeper, document, &changes).await?;
     }
     Ok(())
+}
+
+/// The nodes that joined, by their numbers, on shard 0.
+pub(crate) fn members() -> Result<BTreeMap<u16, Member>, QueryError> {
+    Agreement::of_shard()?.document.borrow().members().map_err(error::server)
+}
+
+/// Records a node that joins, on shard 0, and takes that over; telling others is for the caller.
+pub(crate) async fn record_member(node: &Rc<Node>, member: &Member) -> Result<(), QueryError> {
+    let keeper = Agreement::of_shard()?;
+    let _turn = keeper.one_at_a_time.acquire(1).await;
+    let mut document = keeper.document.borrow().clone();
+    document.set(Target::Node(member.host_id()), Some(member.encode()), reactor::wall_us() as i64);
+    take_over(node, &keeper, document, &[]).await
 }
 
 /// Our document as text, on shard 0.
@@ -167,6 +192,7 @@ async fn take_over(
     changes: &[Change],
 ) -> Result<(), QueryError> {
     let schema = Arc::new(document.build().map_err(error::server)?);
+    node.topology_of(&schema).map_err(error::server)?;
     let prepared = async {
         on_every_shard(node, &schema, async |node, schema| node.prepare_schema(&schema).await).await?;
         fs::replace(&node.config.data_dir, FILE, document.render().as_bytes())
@@ -181,9 +207,27 @@ async fn take_over(
         .await?;
         return Err(error);
     }
+    let has_other_nodes = node.schema().joined != schema.joined;
     *keeper.document.borrow_mut() = document;
     let changes: Arc<[Change]> = changes.into();
-    on_every_shard(node, &schema, async move |node, schema| node.install_schema(schema, &changes).await).await
+    if has_other_nodes {
+        // Shard 0 last: it lets a new node in.
+        on_every_shard(node, &schema, async |node, schema| {
+            if node.shard == 0 { Ok(()) } else { node.take_topology(&schema).map_err(error::server) }
+        })
+        .await?;
+        node.take_topology(&schema).map_err(error::server)?;
+    }
+    on_every_shard(node, &schema, async move |node, schema| node.install_schema(schema, &changes).await).await?;
+    if has_other_nodes {
+        // Who hears that this is done relies on all requests going by the new ring.
+        on_every_shard(node, &schema, async |node, _| {
+            node.rings_left().await;
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 /// Runs `work` with the schema to come on all shards.
@@ -206,7 +250,7 @@ async fn push(node: &Rc<Node>, keeper: &Agreement) {
     let Some(messenger) = node.messenger() else { return };
     let text = keeper.document.borrow().render();
     let alive: Vec<NodeIndex> =
-        node.topology.peers().map(|peer| peer.index).filter(|&peer| messenger.is_alive(peer)).collect();
+        node.topology().peers().map(|peer| peer.index).filter(|&peer| messenger.is_alive(peer)).collect();
     let timeout = node.config.timeouts.schema;
     let calls: Vec<_> =
         alive.iter().map(|&peer| messenger.call(peer, verb::SCHEMA_PUSH, text.as_bytes(), timeout)).collect();

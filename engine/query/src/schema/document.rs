@@ -9,6 +9,7 @@ use types::{KeyspaceDef, TableDef};
 use super::Schema;
 use crate::access::{self, Access, Record};
 use crate::ddl;
+use crate::membership::Member;
 
 /// What an entry is about. Keyspaces sort before types, and these before tables.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,8 @@ pub enum Target {
     Index(String, String, String),
     /// A role, a grant or a service level, by the key of its record.
     Access(String),
+    /// A node that joined, by its host id.
+    Node(u128),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,11 @@ impl Document {
         self.entries.insert(target, Entry { changed_us, statement });
     }
 
+    /// Whether nothing was ever recorded.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Takes over every entry of `other` that is newer than ours. Gives what changed, keyspaces first.
     pub fn merge(&mut self, other: Document) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -84,7 +92,7 @@ impl Document {
                 (false, false) => None,
             };
             // Clients are told of definitions alone.
-            if !matches!(target, Target::Access(_)) {
+            if !matches!(target, Target::Access(_) | Target::Node(_)) {
                 changes.extend(kind.map(|kind| Change { kind, target: target.clone() }));
             }
             self.entries.insert(target, theirs);
@@ -111,6 +119,7 @@ impl Document {
                     writeln!(text, "{} index {ks}.{table}.{name} {statement}", entry.changed_us)
                 }
                 Target::Access(key) => writeln!(text, "{} access {key} {statement}", entry.changed_us),
+                Target::Node(id) => writeln!(text, "{} node {id:032x} {statement}", entry.changed_us),
             };
         }
         text
@@ -138,6 +147,7 @@ impl Document {
                     Target::Index(ks.into(), table.into(), index.into())
                 }
                 ("access", _) => Target::Access(name.into()),
+                ("node", _) => Target::Node(u128::from_str_radix(name, 16).map_err(|_| malformed())?),
                 _ => return Err(malformed()),
             };
             let statement = (!statement.is_empty()).then(|| unescape(statement));
@@ -228,7 +238,7 @@ impl Document {
                     keyspace.tables.insert(name.clone(), Arc::new(def));
                 }
                 // All of them together, below.
-                Target::Access(_) => {}
+                Target::Access(_) | Target::Node(_) => {}
                 Target::Index(ks, table, _) => {
                     derived.indexes.push((ks, table, target, statement, entry.changed_us as u64));
                 }
@@ -236,7 +246,20 @@ impl Document {
         }
         derived.build(&mut keyspaces).map_err(|(target, error)| DocumentError::Definition { target, cause: error })?;
         let keyspaces = keyspaces.into_iter().map(|(name, def)| (name, Arc::new(def))).collect();
-        Ok(Schema::new(self.version(), keyspaces, self.access()))
+        let joined = self.members()?.into_values().map(|member| member.joined).collect();
+        Ok(Schema::new(self.version(), keyspaces, self.access(), joined))
+    }
+
+    /// The nodes that joined, by their numbers.
+    pub(crate) fn members(&self) -> Result<BTreeMap<u16, Member>, DocumentError> {
+        let mut members = BTreeMap::new();
+        for (target, entry) in &self.entries {
+            let (Target::Node(_), Some(statement)) = (target, &entry.statement) else { continue };
+            let definition = |cause| DocumentError::Definition { target: target.clone(), cause };
+            let member = Member::decode(statement).map_err(definition)?;
+            members.insert(member.number, member);
+        }
+        Ok(members)
     }
 
     fn access(&self) -> Access {
@@ -258,11 +281,11 @@ fn failed(target: &Target, cause: crate::QueryError) -> DocumentError {
 }
 
 /// A name of any characters as one word.
-fn word(name: &str) -> String {
+pub(crate) fn word(name: &str) -> String {
     name.replace('\\', "\\\\").replace(' ', "\\s").replace('\n', "\\n")
 }
 
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {

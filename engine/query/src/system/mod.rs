@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use cluster::TokenRange;
 use storage::{Partition, Stamp};
-use types::{KeyspaceDef, Replication, TableDef};
+use types::{KeyspaceDef, Replication, TableDef, Token};
 
 pub use facts::Facts;
 pub(crate) use values::Values;
@@ -100,6 +100,8 @@ pub struct View<'a> {
     pub schema: &'a Schema,
     pub system: &'a SystemTables,
     pub primary_ranges: &'a dyn Fn() -> Vec<TokenRange>,
+    /// Of the nodes that the cluster started with, ascending.
+    pub starting_tokens: &'a dyn Fn() -> Vec<Token>,
     pub trace_probability: f64,
     /// Whether all rows of the node are in a view.
     pub is_built: &'a dyn Fn(types::TableId) -> bool,

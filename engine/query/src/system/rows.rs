@@ -52,10 +52,7 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
             vec![BTreeMap::from([("key", text("timestamps")), ("time", bigint(GENERATION_MS))])]
         }
         ("system_distributed", "cdc_streams_descriptions_v2") => {
-            let mut ring: Vec<Token> =
-                view.nodes().flat_map(|node| node.tokens.values.iter().copied().map(Token)).collect();
-            ring.sort();
-            cdc::streams(ring.into_iter()).map(|(end, id)| stream_row(end, id)).collect()
+            cdc::streams((view.starting_tokens)().into_iter()).map(|(end, id)| stream_row(end, id)).collect()
         }
         ("system_auth", name) => access::tables::rows(name, &view.schema.access),
         (
@@ -66,7 +63,8 @@ pub(super) fn rows(table: &TableDef, view: &View<'_>, facts: &Facts) -> Vec<Valu
     }
 }
 
-/// The ring is fixed, and so are the streams: one generation, from before anything was written.
+/// The streams are those of the nodes that the cluster started with, and stay: one generation, from before anything was
+/// written.
 const GENERATION_MS: i64 = 1;
 
 fn stream_row(end: Token, id: [u8; 16]) -> Values {

@@ -190,6 +190,10 @@ pub(super) async fn send(node: &Rc<Node>, viewed: &Viewed, base: Token, told: To
             let mut partition = Partition { rows, ..Partition::new(Bytes::from(key)) };
             partition.sort(table);
             let bytes = Mutation::bytes(table, partition);
+            // Who joins and will have the view's partition is told by all: none of them is its own.
+            for &further in node.further(&table.keyspace, token).nodes() {
+                writes.push((further, token, bytes.clone()));
+            }
             let target = paired(node, &table.keyspace, base, token)?;
             writes.push((target, token, bytes));
         }

@@ -10,15 +10,17 @@ use super::http::{Method, Request};
 use super::{Answer, Refusal};
 
 fn addresses(node: &Node, alive: bool) -> Value {
-    let chosen = node.topology.nodes().iter().filter(|other| node.sees_alive(other.index) == alive);
+    let topology = node.topology();
+    let chosen = topology.members().filter(|other| node.sees_alive(other.index) == alive);
     chosen.map(|other| json!(other.address.to_string())).collect()
 }
 
 /// The node that `host` names; this one without it.
-fn meant<'a>(node: &'a Node, host: Option<&str>) -> Result<&'a ::cluster::Node, Refusal> {
-    let Some(host) = host else { return Ok(node.topology.local()) };
+fn meant(node: &Node, host: Option<&str>) -> Result<::cluster::Node, Refusal> {
+    let topology = node.topology();
+    let Some(host) = host else { return Ok(topology.local().clone()) };
     let address = host.parse::<IpAddr>().ok();
-    let found = address.and_then(|address| node.topology.by_address(address));
+    let found = address.and_then(|address| topology.by_address(address)).cloned();
     found.ok_or_else(|| Refusal::Wrong(format!("{host} is not a node of this cluster")))
 }
 
@@ -29,7 +31,7 @@ fn endpoints(node: &Node) -> Value {
     let of = |other: &::cluster::Node| {
         // Numbers as in `gms::application_state`.
         let states = [
-            (0, "NORMAL".to_string()),
+            (0, if other.state == ::cluster::NodeState::Normal { "NORMAL" } else { "BOOT" }.to_string()),
             (3, types::uuid::to_text(&schema(other.index).to_be_bytes())),
             (4, other.data_center.clone()),
             (5, other.rack.clone()),
@@ -46,7 +48,7 @@ fn endpoints(node: &Node) -> Value {
             "application_state": states.into_iter().map(state).collect::<Vec<_>>(),
         })
     };
-    node.topology.nodes().iter().map(of).collect()
+    node.topology().members().map(of).collect()
 }
 
 pub(super) fn answer(node: &Rc<Node>, path: &[&str], request: &Request) -> Answer {
@@ -63,10 +65,10 @@ pub(super) fn answer(node: &Rc<Node>, path: &[&str], request: &Request) -> Answe
         ["gossiper", "generation_number", host] => meant(node, Some(host)).map(|_| json!(1)),
         ["gossiper", "downtime", host] => meant(node, Some(host)).map(|_| json!(0)),
         ["failure_detector", "endpoints"] => Ok(endpoints(node)),
-        ["failure_detector", "simple_states"] => Ok(node.topology.nodes().iter().map(simple_state).collect()),
+        ["failure_detector", "simple_states"] => Ok(node.topology().members().map(simple_state).collect()),
         ["failure_detector", "count", "endpoint", which @ ("up" | "down")] => {
             let is_up = *which == "up";
-            Ok(json!(node.topology.nodes().iter().filter(|other| node.sees_alive(other.index) == is_up).count()))
+            Ok(json!(node.topology().members().filter(|other| node.sees_alive(other.index) == is_up).count()))
         }
         ["snitch", "name"] => Ok(json!("org.apache.cassandra.locator.SimpleSnitch")),
         ["snitch", "datacenter"] => meant(node, request.parameter("host")).map(|node| json!(node.data_center)),

@@ -87,8 +87,10 @@ async fn compact(node: &Node, tables: Vec<TableId>, request: &Request) -> Result
 fn owned(node: &Node, keyspace: &str) -> Result<Vec<(Token, Token)>, Refusal> {
     let def = node.keyspace(keyspace);
     let def = def.ok_or_else(|| Refusal::Wrong(format!("Keyspace {keyspace} Does not exist")))?;
-    let map = node.topology.replication_map(&def.replication).map_err(|error| Refusal::Failed(error.to_string()))?;
-    let ours = map.describe().filter(|(_, replicas)| replicas.nodes().contains(&node.me()));
+    let map = node.topology().replication_map(&def.replication).map_err(|error| Refusal::Failed(error.to_string()))?;
+    // While a node joins, of both rings.
+    let all = std::iter::once(&map).chain(map.other()).flat_map(|map| map.describe());
+    let ours = all.filter(|(_, replicas)| replicas.nodes().contains(&node.me()));
     Ok(ours.map(|(TokenRange { start, end }, _)| (start, end)).collect())
 }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use cluster::NodeState;
 use query::Node;
 use serde_json::{Value, json};
 use types::Token;
@@ -22,24 +23,26 @@ async fn load(node: &Node) -> Result<u64, Refusal> {
 }
 
 fn tokens_of(node: &Node, host: &str) -> Result<Vec<String>, Refusal> {
-    let found = host.parse().ok().and_then(|address| node.topology.by_address(address));
+    let topology = node.topology();
+    let found = host.parse().ok().and_then(|address| topology.by_address(address));
     let found = found.ok_or_else(|| Refusal::Wrong(format!("{host} is not a node of this cluster")))?;
     Ok(found.tokens.iter().map(|token| token.0.to_string()).collect())
 }
 
 /// The part of the ring of each node, as its first replica or, with a keyspace, as any replica.
 fn ownership(node: &Node, keyspace: Option<&str>) -> Answer {
-    let mut owned = vec![0.0; node.topology.len()];
+    let topology = node.topology();
+    let mut owned = vec![0.0; topology.len()];
     match keyspace {
         None => {
-            for other in node.topology.nodes() {
-                owned[other.index.as_usize()] = cluster::fraction(&node.topology.primary_ranges(other.index));
+            for other in topology.nodes() {
+                owned[other.index.as_usize()] = cluster::fraction(&topology.primary_ranges(other.index));
             }
         }
         Some(name) => {
             let def = node.keyspace(name);
             let def = def.ok_or_else(|| Refusal::Wrong(format!("Keyspace {name} Does not exist")))?;
-            let map = node.topology.replication_map(&def.replication);
+            let map = topology.replication_map(&def.replication);
             for (range, replicas) in map.map_err(|error| Refusal::Failed(error.to_string()))?.describe() {
                 for replica in replicas.nodes() {
                     owned[replica.as_usize()] += cluster::fraction(&[range]);
@@ -47,19 +50,18 @@ fn ownership(node: &Node, keyspace: Option<&str>) -> Answer {
             }
         }
     }
-    Ok(pairs(
-        node.topology.nodes().iter().map(|other| (other.address.to_string(), json!(owned[other.index.as_usize()]))),
-    ))
+    Ok(pairs(topology.members().map(|other| (other.address.to_string(), json!(owned[other.index.as_usize()])))))
 }
 
 /// Each token range of a keyspace with its replicas.
 fn describe_ring(node: &Node, keyspace: &str) -> Answer {
     let def = node.keyspace(keyspace);
     let def = def.ok_or_else(|| Refusal::Wrong(format!("Keyspace {keyspace} Does not exist")))?;
-    let map = node.topology.replication_map(&def.replication).map_err(|error| Refusal::Failed(error.to_string()))?;
+    let topology = node.topology();
+    let map = topology.replication_map(&def.replication).map_err(|error| Refusal::Failed(error.to_string()))?;
     let text = |token: Token| token.0.to_string();
     let range = |(range, replicas): (cluster::TokenRange, cluster::ReplicaSet)| {
-        let nodes: Vec<_> = replicas.nodes().iter().map(|index| node.topology.node(*index)).collect();
+        let nodes: Vec<_> = replicas.nodes().iter().map(|index| topology.node(*index)).collect();
         let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
         let details: Vec<Value> = nodes
             .iter()
@@ -75,7 +77,7 @@ fn describe_ring(node: &Node, keyspace: &str) -> Answer {
 
 fn schema_versions(node: &Node) -> Value {
     let mut by_version: std::collections::BTreeMap<String, Vec<String>> = Default::default();
-    for other in node.topology.nodes() {
+    for other in node.topology().members() {
         let known = node.schema_version_of(other.index).filter(|_| node.sees_alive(other.index));
         let version = known.map_or("UNREACHABLE".to_string(), uuid);
         by_version.entry(version).or_default().push(other.address.to_string());
@@ -107,8 +109,9 @@ async fn set_accepting(node: &Rc<Node>, accepts: bool) -> Result<(), Refusal> {
 }
 
 pub(super) async fn answer(node: &Rc<Node>, request: &Request, path: &[&str]) -> Answer {
-    let local = node.topology.local();
-    let nodes = || node.topology.nodes().iter();
+    let topology = node.topology();
+    let local = topology.local();
+    let nodes = || topology.members();
     match (request.method, path) {
         (Method::Get, ["cluster_name"]) => Ok(json!(node.config.cluster_name)),
         (Method::Get, ["partitioner_name"]) => Ok(json!("org.apache.cassandra.dht.Murmur3Partitioner")),
@@ -120,8 +123,8 @@ pub(super) async fn answer(node: &Rc<Node>, request: &Request, path: &[&str]) ->
         (Method::Get, ["tokens"]) => tokens_of(node, &local.address.to_string()).map(|tokens| json!(tokens)),
         (Method::Get, ["tokens", host]) => tokens_of(node, host).map(|tokens| json!(tokens)),
         (Method::Get, ["tokens_endpoint"]) => {
-            let ring = node.topology.ring().iter();
-            let address = |index| node.topology.node(index).address.to_string();
+            let ring = topology.ring().iter();
+            let address = |index| topology.node(index).address.to_string();
             Ok(pairs(ring.map(|(token, index)| (token.0.to_string(), json!(address(*index))))))
         }
         (Method::Get, ["ownership"]) => ownership(node, None),
@@ -134,9 +137,18 @@ pub(super) async fn answer(node: &Rc<Node>, request: &Request, path: &[&str]) ->
             let bytes = load(node).await?;
             Ok(pairs([(local.address.to_string(), json!(bytes as f64))].into_iter()))
         }
-        (Method::Get, ["nodes", "joining" | "leaving" | "moving"]) => Ok(json!([])),
-        (Method::Get, ["operation_mode"]) => Ok(json!(if node.drained.get() { "DRAINED" } else { "NORMAL" })),
-        (Method::Get, ["is_initialized" | "is_starting"]) => Ok(json!(path[0] == "is_initialized")),
+        (Method::Get, ["nodes", "joining"]) => {
+            Ok(topology.joining().map(|joining| json!(joining.address.to_string())).into_iter().collect())
+        }
+        (Method::Get, ["nodes", "leaving" | "moving"]) => Ok(json!([])),
+        (Method::Get, ["operation_mode"]) => Ok(json!(match (node.drained.get(), local.state) {
+            (true, _) => "DRAINED",
+            (false, NodeState::Normal) => "NORMAL",
+            (false, _) => "JOINING",
+        })),
+        (Method::Get, [which @ ("is_initialized" | "is_starting")]) => {
+            Ok(json!((*which == "is_initialized") == (local.state == NodeState::Normal)))
+        }
         (Method::Get, ["gossiping"]) => Ok(json!(true)),
         (Method::Get, ["native_transport"]) => Ok(json!(node.accepts_clients.get())),
         (Method::Post, ["native_transport"]) => set_accepting(node, true).await.map(|()| Value::Null),

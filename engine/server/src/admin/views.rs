@@ -15,7 +15,7 @@ pub(super) fn build_statuses(node: &Rc<Node>, keyspace: &str, view: &str) -> Ans
         Ok(_) => "STARTED",
         Err(_) => "UNKNOWN",
     };
-    let host = node.topology.local().address.to_string();
+    let host = node.topology().local().address.to_string();
     Ok(json!([{ "key": host, "value": status }]))
 }
 

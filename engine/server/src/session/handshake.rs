@@ -68,7 +68,7 @@ impl Session {
         let (shard, shards) = reactor::shard_index();
         let (shard, shards) = (shard.to_string(), shards.to_string());
         let ignore_msb = self.node.config.ignore_msb.to_string();
-        let host_id = types::uuid::to_text(&self.node.topology.local().host_id.to_be_bytes());
+        let host_id = types::uuid::to_text(&self.node.topology().local().host_id.to_be_bytes());
         let aware = |encrypted| self.serving.shard_aware_port(encrypted).map(|port| port.to_string());
         let (plain, encrypted) = (aware(false), aware(true));
         let options: [(&str, &[&str]); 12] = [

@@ -156,7 +156,7 @@ impl Row {
     }
 
     /// Memory of a decoded row, about.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let values = self.cells.iter().map(|(_, cell)| cell.value.as_ref().map_or(0, |value| value.len()));
         let cells = self.cells.len() * size_of::<(u16, Cell)>();
         size_of::<Row>() + self.clustering.as_bytes().len() + cells + values.sum::<usize>() + self.complex.heap_bytes()
