@@ -122,8 +122,8 @@ async fn a_cluster_grows_from_one_node_to_three() {
     }
 }
 
-#[test]
-fn what_is_refused_is_said_in_a_sentence() {
+#[tokio::test]
+async fn what_is_refused_is_said_in_a_sentence() {
     let site = Site::new(0);
     let settings = Settings::default();
     let nodes: Vec<Node> = (1..=2).map(|n| site.node(n, 2, settings)).collect();
@@ -139,10 +139,6 @@ fn what_is_refused_is_said_in_a_sentence() {
     check(&stranger, "this cluster is called Orrery");
     servers.pop().expect("two run").kill();
     let down = format!("{} is down", nodes[1].address);
-    let end = std::time::Instant::now() + PATIENCE;
-    while !nodetool(&nodes[0], &["status"]).contains("DN  ") {
-        assert!(std::time::Instant::now() < end, "the node is not seen to be down");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("the node is seen to be down", async || nodetool(&nodes[0], &["status"]).contains("DN  ")).await;
     check(&site.joining(9, 1, settings), &down);
 }

@@ -310,7 +310,8 @@ fn run(world: &Rc<World>, trial: Trial, nodes: usize, factor: usize) -> (u64, us
         let level = if reads % 2 == 0 { Consistency::All } else { Consistency::Quorum };
         await_on(world, client, async move {
             read_all(&known, addr, level).await;
-            counted.borrow_mut().push(peers(addr).await);
+            let known_peers = peers(addr).await;
+            counted.borrow_mut().push(known_peers);
         });
     }
     assert_eq!(*counted.borrow(), vec![nodes; nodes + 1]);

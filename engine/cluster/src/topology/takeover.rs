@@ -29,14 +29,14 @@ pub fn takeovers(map: &ReplicationMap, node: NodeIndex) -> Vec<Takeover> {
         let leaver = old.without(&new).primary();
         let mut stayers = ReplicaSet::EMPTY;
         old.iter().filter(|(node, _)| Some(*node) != leaver).for_each(|(node, dc)| stayers.push(node, dc));
-        match all.last_mut() {
-            Some(last) if last.range.end == range.start && last.range.start != range.end => {
-                if (last.leaver, last.stayers) == (leaver, stayers) {
-                    last.range.end = range.end;
-                    continue;
-                }
-            }
-            _ => {}
+        // Never the whole ring: its ends would look like those of an empty range.
+        if let Some(last) = all.last_mut()
+            && last.range.end == range.start
+            && last.range.start != range.end
+            && (last.leaver, last.stayers) == (leaver, stayers)
+        {
+            last.range.end = range.end;
+            continue;
         }
         all.push(Takeover { range, leaver, stayers });
     }
