@@ -65,14 +65,15 @@ impl Old {
     /// Anywhere between two clearings: the host has been at work before.
     fn begin(model: &OldModel, random: u64) -> Self {
         let between = model.mark_bytes.saturating_sub(model.live_bytes);
-        let bytes = model.live_bytes + (u128::from(between) * u128::from(random) >> 64) as u64;
+        let bytes = model.live_bytes + ((u128::from(between) * u128::from(random)) >> 64) as u64;
         Self { bytes, mixed_left: 0 }
     }
 
     /// A collection promoted so much.
     fn collect(&mut self, promoted: u64, model: &OldModel) {
-        if self.mixed_left > 0 {
-            self.bytes -= self.bytes.saturating_sub(model.live_bytes) / self.mixed_left;
+        let garbage = self.bytes.saturating_sub(model.live_bytes);
+        if let Some(part) = garbage.checked_div(self.mixed_left) {
+            self.bytes -= part;
             self.mixed_left -= 1;
         } else if self.bytes >= model.mark_bytes {
             self.mixed_left = model.mixed;
