@@ -160,24 +160,24 @@ fn check_ring(node: &Node, members: &[Member]) -> Result<(), String> {
     Ok(())
 }
 
-/// Members but this one, and the node that joins.
+/// Whom a step concerns beside this node: full members, and with a node that joins all that are on the way, and that.
 fn others(node: &Node, joining: Option<u128>) -> Vec<NodeIndex> {
     let topology = node.topology();
-    let others = topology.members().chain(topology.nodes().iter().filter(|node| node.state == NodeState::Known));
-    let concerned = others.filter(|other| other.state != NodeState::Known || Some(other.host_id) == joining);
-    concerned.map(|other| other.index).filter(|&index| index != node.me()).collect()
+    let others = topology.nodes().iter().filter(|other| match joining {
+        None => other.state == NodeState::Normal,
+        Some(host_id) => other.state != NodeState::Known || other.host_id == host_id,
+    });
+    others.map(|other| other.index).filter(|&index| index != node.me()).collect()
 }
 
 fn check_all_up(node: &Node, joining: Option<u128>) -> Result<(), String> {
     let topology = node.topology();
-    let down = others(node, joining).into_iter().map(|index| topology.node(index));
-    // Whom it is about may be starting again.
-    let down = down.filter(|other| joining.is_some() || other.state == NodeState::Normal);
-    match down.into_iter().find(|other| !node.is_alive(other.index)) {
+    // Whom an application is about may be starting again, and is not among them.
+    match others(node, joining).into_iter().find(|&other| !node.is_alive(other)) {
         None => Ok(()),
         Some(down) => Err(format!(
             "{} is down, and every node has to hear of one that joins: start it, then the new node again",
-            down.address
+            topology.node(down).address
         )),
     }
 }
@@ -187,9 +187,8 @@ async fn tell_all(node: &Rc<Node>, joining: Option<u128>) -> Result<(), String> 
     let Some(messenger) = node.messenger() else { return Ok(()) };
     let topology = node.topology();
     let document = agreement::render().map_err(|error| error.message)?;
-    let told = others(node, joining).into_iter();
-    let told = told.filter(|index| joining.is_some() || topology.node(*index).state == NodeState::Normal);
-    let calls: Vec<_> = told
+    let calls: Vec<_> = others(node, joining)
+        .into_iter()
         .map(|index| (index, messenger.call(index, verb::SCHEMA_PUSH, document.as_bytes(), STEP_TIMEOUT)))
         .collect();
     for (index, call) in calls {
