@@ -2,18 +2,17 @@
 //! after the other loses power (or its process) and comes back, and beside that one is cut off (or stands still).
 
 use std::cell::{Cell, RefCell};
-use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use server::{NodeConfig, Timeouts};
+use server::NodeConfig;
 use sim::faults::{Fault, Kind, Lane, Plan, PowerLoss, Schedule, Window};
 use sim::history::{History, Outcome};
 use sim::{Cluster, Generator, HostModel, Stream, World};
-use storage::SyncMode;
 
 use super::client::{Link, Trouble};
 use super::session::{Load, SCHEMA, Session};
+use super::small;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -75,19 +74,7 @@ impl Record {
 }
 
 fn template(skip_sync: bool) -> NodeConfig {
-    let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "/data");
-    config.sync = SyncMode::Batch;
-    // Small enough that memtables are flushed, tables compacted and segments used again, all within a run.
-    config.commitlog_segment_bytes = 256 << 10;
-    config.commitlog_bytes = 4 << 20;
-    config.memtable_bytes = 256 << 10;
-    config.compaction_small_bytes = 16 << 10;
-    config.cache_bytes = 256 << 10;
-    let ms = Duration::from_millis;
-    config.timeouts = Timeouts { read: ms(1000), write: ms(1000), schema: ms(2000), ..Timeouts::default() };
-    config.fault_skip_commitlog_sync = skip_sync;
-    config.nodes.iter_mut().for_each(|node| node.num_tokens = 16);
-    config
+    NodeConfig { fault_skip_commitlog_sync: skip_sync, ..small::node(256 << 10) }
 }
 
 fn plan(cluster: &Cluster, clients: Vec<sim::HostId>) -> Plan {

@@ -5,6 +5,7 @@
 mod client;
 mod experiment;
 mod session;
+mod small;
 mod start;
 
 use std::ops::Range;

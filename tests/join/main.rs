@@ -8,10 +8,12 @@
 #[path = "../faults/client.rs"]
 #[allow(dead_code, reason = "the tests of faults use more of it")]
 mod client;
+#[path = "../faults/small.rs"]
+mod small;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,10 +21,8 @@ use client::{Link, Trouble};
 use cql::values::ValuesBuffer;
 use cql::{Consistency, Response};
 use reactor::time::sleep;
-use server::{NodeConfig, Timeouts};
 use sim::cluster::address;
 use sim::{Cluster, Crash, HostModel, Settings, Stream, World};
-use storage::SyncMode;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
@@ -48,21 +48,6 @@ enum Trial {
     JoinerFails,
     /// So does a member, after which the node waits for it.
     MemberFails,
-}
-
-fn template() -> NodeConfig {
-    let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "/data");
-    config.sync = SyncMode::Batch;
-    // Small enough that there are SSTables to read, and compactions.
-    config.commitlog_segment_bytes = 256 << 10;
-    config.commitlog_bytes = 4 << 20;
-    config.memtable_bytes = 128 << 10;
-    config.compaction_small_bytes = 16 << 10;
-    config.cache_bytes = 256 << 10;
-    let ms = Duration::from_millis;
-    config.timeouts = Timeouts { read: ms(1000), write: ms(1000), schema: ms(2000), ..Timeouts::default() };
-    config.nodes.iter_mut().for_each(|node| node.num_tokens = 16);
-    config
 }
 
 fn schema(factor: usize) -> [String; 4] {
@@ -241,7 +226,7 @@ fn await_on<Fut: Future<Output = ()> + 'static>(world: &Rc<World>, client: sim::
 
 fn run(world: &Rc<World>, trial: Trial, nodes: usize, factor: usize) -> (u64, usize) {
     let models = (0..nodes).map(|_| HostModel::plain("node", 2)).collect();
-    let cluster = Cluster::boot(world, models, &template());
+    let cluster = Cluster::boot(world, models, &small::node(128 << 10));
     let client = world.add_host([10, 0, 0, 101].into(), HostModel::plain("client", 1));
     world.boot(client, |_| async { std::future::pending().await });
     assert!(cluster.await_ready(world, S), "{:?}", cluster.failures());
