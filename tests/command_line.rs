@@ -219,6 +219,26 @@ fn every_kind_of_load_runs() {
 }
 
 #[test]
+fn a_loader_s_first_collection_is_in_the_maximum_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (head, _) = KINDS.split_once("phases:").expect("phases");
+    let paced = "\"write duration=10m cl=QUORUM -pop seq=1..1000000 -rate threads=100 limit=10000/s\"";
+    let scenario = format!("{head}phases:\n  - {{name: paced, stress: {paced}}}\n");
+    let scenario = scenario.replace("row: {columns: 10, column_bytes: 20}", "table: cassandra-stress-default");
+    let max = |scenario: &str| {
+        fs::write(folder.path().join("start.yaml"), scenario).expect("the folder is ours");
+        let values = values(folder.path(), "start.yaml");
+        let value = |metric: &str| values[&("paced".to_string(), metric.to_string())];
+        assert!(value("latency_p99.9") < 50.0, "{values:?}");
+        assert!((9_500.0..10_500.0).contains(&value("throughput")), "{values:?}");
+        value("latency_max")
+    };
+    // The least of what was measured, and the most with what waited meanwhile.
+    let (with, without) = (max(&scenario), max(&scenario.replace("nodes: 1}", "nodes: 1, system: orrery-bench}")));
+    assert!((180.0..600.0).contains(&with) && without < 50.0, "{with} and {without} ms");
+}
+
+#[test]
 fn partitions_of_many_rows_are_written_and_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let scenario = KINDS.replace("columns: 10, column_bytes: 20", "columns: 1, column_bytes: 100, rows: 8");

@@ -131,6 +131,8 @@ impl Profiles {
                         _ => true,
                     };
                     rising(&document, &["threading", "pool", "wake"], rises)?;
+                    let rises = system.start.as_ref().is_none_or(|start| start.stop.sampler().is_some());
+                    rising(&document, &["start", "stop"], rises)?;
                     system_files.insert(system.name.clone(), (system, document));
                 }
                 other => unreachable!("folder {other} is not a kind of profile"),
@@ -282,6 +284,19 @@ mod tests {
         };
         assert_eq!((error.line, error.column), (9, 11));
         assert!(error.message.contains("did you mean `Gbps`"), "{}", error.message);
+    }
+
+    #[test]
+    fn a_start_whose_stops_do_not_rise_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let systems = folder.path().join("systems");
+        fs::create_dir(&systems).unwrap();
+        let (_, _, text) = EMBEDDED.iter().find(|(_, file, _)| *file == "cassandra-stress.yaml").unwrap();
+        fs::write(systems.join("mine.yaml"), text.replace("mid: 238 ms", "mid: 138 ms")).unwrap();
+        let ProfileError::Document(error) = Profiles::with_folder(folder.path()).unwrap_err() else {
+            panic!("a place")
+        };
+        assert!(error.message.contains("do not rise"), "{}", error.message);
     }
 
     #[test]

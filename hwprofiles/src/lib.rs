@@ -36,8 +36,8 @@ pub use network::{Network, Zones};
 pub use processor::Processor;
 pub use quantiles::{Quantiles, Sampler};
 pub use system::{
-    Commitlog, CommitlogSync, Contention, IoMode, Memory, MemoryPlan, PageCache, Pauses, RowOverhead, Shares, System,
-    Threading, Throttles,
+    Commitlog, CommitlogSync, Contention, IoMode, Memory, MemoryPlan, PageCache, Pauses, RowOverhead, Shares, Start,
+    System, Threading, Throttles,
 };
 
 /// Paths of the numbers in a YAML text that are written without unit, standing and source. Empty for a good profile.

@@ -31,6 +31,9 @@ pub struct System<C = CostTable> {
     pub shares: Shares,
     /// How long a task may run before it lets others go first; absent: as long as the engine's own.
     pub task_quota: Option<Figure<Time>>,
+    /// How long a connection's requests, or another task that may give way, have the processor at once; absent: as long
+    /// as the engine lets them.
+    pub task_turn: Option<Figure<Time>>,
     /// How long an idle shard looks for work before it sleeps, which its core's other thread feels as work; absent: not at
     /// all.
     pub busy_poll: Option<Figure<Time>>,
@@ -40,13 +43,16 @@ pub struct System<C = CostTable> {
     /// Of a loading client: its driver knows which shard of a server owns a partition, and asks that one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shard_aware: bool,
+    /// Of a loading client: how the beginning of its runs differs from all that follows; absent: it does not.
+    pub start: Option<Start>,
     pub costs: C,
 }
 
 impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
-        let Self { throttles, coalescing_window, pauses, shares, task_quota, busy_poll, turn, shard_aware, .. } = self;
+        let Self { throttles, coalescing_window, pauses, shares, task_quota, task_turn, busy_poll, turn, .. } = self;
+        let Self { shard_aware, start, .. } = self;
         System {
             name,
             about,
@@ -62,12 +68,24 @@ impl System<CostFile> {
             pauses,
             shares,
             task_quota,
+            task_turn,
             busy_poll,
             turn,
             shard_aware,
+            start,
             costs,
         }
     }
+}
+
+/// A loading client stands still once as its run begins: a virtual machine that collects the first garbage. Every run has
+/// that, however long it is, so a scaled one does not have it in its window; it shows in the maximum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Operations before it.
+    pub after: Figure<Count>,
+    pub stop: Quantiles,
 }
 
 /// Fixed shares of scheduling groups, where a system has no controllers for them; statements have 1000.

@@ -42,6 +42,7 @@ fn phase(name: &str, rate: f64, seconds: f64, warmup_s: f64, latency_ms: f64) ->
             p99_9: ms(4.0),
             max: ms(9.0),
         },
+        start_latency: None,
         latency_uncorrected: None,
         interval_ns,
         series: series.collect(),

@@ -66,8 +66,11 @@ pub struct PhaseRecord {
     pub full_size_quiesce_s: Option<f64>,
     /// Operations a second.
     pub throughput: f64,
-    /// From when an operation was due.
+    /// From when an operation was due. The maximum is also that of the loading client's start.
     pub latency: LatencySummary,
+    /// The start's own, where it is simulated (`hwprofiles::Start`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_latency: Option<LatencySummary>,
     /// From when it was begun, where that was later.
     pub latency_uncorrected: Option<LatencySummary>,
     pub interval_ns: u64,
@@ -131,6 +134,7 @@ impl PhaseRecord {
             full_size_quiesce_s: None,
             throughput: recorded.throughput,
             latency: recorded.latency,
+            start_latency: None,
             latency_uncorrected: recorded.latency_uncorrected,
             interval_ns: recorded.interval_ns,
             series: recorded.series,

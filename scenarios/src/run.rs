@@ -131,6 +131,17 @@ impl Run {
         self.shares_at(phase, loader, 0, None)
     }
 
+    /// The part of one shard of loader `loader` in the beginning of phase `phase`, which lasts for `lasts_ns`, as the
+    /// phase's load does; empty if it takes no part.
+    pub fn start_shares(&self, phase: usize, loader: usize, lasts_ns: u64) -> Vec<PhaseShare> {
+        let mut shares = self.shares_at(phase, loader, 1, None);
+        for share in &mut shares {
+            share.shared.workload.duration_ns = Some(lasts_ns);
+            share.warmup_ns = 0;
+        }
+        shares
+    }
+
     /// The same for step `step` of a search: at `rate` operations a second of all loaders together.
     pub fn shares_at(&self, phase: usize, loader: usize, step: u64, rate: Option<f64>) -> Vec<PhaseShare> {
         let plan = &self.phases[phase];

@@ -336,7 +336,8 @@ impl World {
             let usual = ShardConfig::new(index, shards);
             let task_quota_ns = host.model.task_quota_ns.unwrap_or(usual.task_quota_ns);
             let processors = host.model.cpus_per_shard;
-            let config = ShardConfig { processors, io: host.model.io.clone(), task_quota_ns, ..usual };
+            let task_turn_ns = host.model.task_turn_ns.unwrap_or(usual.task_turn_ns);
+            let config = ShardConfig { processors, io: host.model.io.clone(), task_quota_ns, task_turn_ns, ..usual };
             let shard = Shard::new(config, seat.clone(), {
                 let notices = self.notices();
                 let seat = seat.id;

@@ -5,6 +5,7 @@
 
 mod measures;
 mod search;
+mod start;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -242,6 +243,7 @@ impl<'a> Simulation<'a> {
             self.wait(name, self.begin_compaction(0..self.servers.len()))?;
             record.further.insert(Metric::ClusterBytesAfterMajor, self.cluster_bytes());
         }
+        self.start(index, &mut record)?;
         Ok(vec![record])
     }
 
@@ -250,17 +252,7 @@ impl<'a> Simulation<'a> {
         let plan = &self.run.phases[index];
         let name = plan.name.as_str();
         let board = &self.board;
-        let mut parts = 0;
-        let mut shared = Vec::new();
-        for loader in 0..self.loaders.len() {
-            let shares = self.run.shares_at(index, loader, step, rate);
-            parts += shares.len();
-            shared.extend(shares.first().map(|share| share.shared.clone()));
-            for (shard, share) in shares.into_iter().enumerate() {
-                board.shares.borrow_mut()[loader][shard] = Some(share);
-            }
-        }
-        board.done.set(0);
+        let (parts, shared) = self.deal(|loader| self.run.shares_at(index, loader, step, rate));
         let start = self.world.now();
         board.begin.notify_all();
         let watch = RefCell::new(Watch::new(start, LOOK_NS, self.counters()));
@@ -288,12 +280,7 @@ impl<'a> Simulation<'a> {
             shared.iter().for_each(SharedPhase::end);
         }
         self.wait_telling(name, || board.done.get() == parts, tell)?;
-        let recorders = std::mem::take(&mut *board.recorders.borrow_mut()).into_iter();
-        let measured = recorders.filter(|(loader, _)| *loader < plan.workloads.len());
-        let mut recorders = measured.map(|(_, recorder)| recorder);
-        let mut whole = recorders.next().unwrap_or_else(|| Recorder::new(start, 0, None));
-        recorders.for_each(|recorder| whole.merge(recorder));
-        let mut record = PhaseRecord::new(name, start, whole.finish());
+        let mut record = PhaseRecord::new(name, start, self.recorded(start, plan.workloads.len()).finish());
         let (after, ns) = (self.counters(), self.world.now() - from);
         record.set_resources(usage::resources(self.run, &before, &after, ns));
         let waits = usage::waits(self.run, &before, &after, record.measured, record.latency.mean, ns);
@@ -306,6 +293,31 @@ impl<'a> Simulation<'a> {
             self.wait(name, is_over)?;
         }
         Ok(record)
+    }
+
+    /// Gives the loaders' shards their work. Tells how many have some, and what those of one loader share.
+    fn deal(&self, shares: impl Fn(usize) -> Vec<PhaseShare>) -> (usize, Vec<SharedPhase>) {
+        let mut parts = 0;
+        let mut shared = Vec::new();
+        for loader in 0..self.loaders.len() {
+            let shares = shares(loader);
+            parts += shares.len();
+            shared.extend(shares.first().map(|share| share.shared.clone()));
+            for (shard, share) in shares.into_iter().enumerate() {
+                self.board.shares.borrow_mut()[loader][shard] = Some(share);
+            }
+        }
+        self.board.done.set(0);
+        (parts, shared)
+    }
+
+    /// What the first `loaders` have recorded; the others' is forgotten.
+    fn recorded(&self, start: u64, loaders: usize) -> Recorder {
+        let recorders = std::mem::take(&mut *self.board.recorders.borrow_mut()).into_iter();
+        let mut measured = recorders.filter(|(loader, _)| *loader < loaders).map(|(_, recorder)| recorder);
+        let mut whole = measured.next().unwrap_or_else(|| Recorder::new(start, 0, None));
+        measured.for_each(|recorder| whole.merge(recorder));
+        whole
     }
 
     /// Raises the rate until the latency of each side that the load has breaks the bound.

@@ -192,6 +192,20 @@ fn handing_over_a_burst_of_disk_operations_is_no_task_s_turn() {
     assert_eq!(log, [(200_000, false), (300_000, true)]);
 }
 
+#[test]
+fn a_task_s_turn_is_as_long_as_its_system_lets_it() {
+    let turns = |task_turn_ns| {
+        alone(HostModel { task_turn_ns, ..model(TURN) }, |log| async move {
+            for _ in 0..3 {
+                charge(Work::MemtableInsert, 0);
+                log.push(time::is_turn_over());
+            }
+        })
+    };
+    assert_eq!(turns(None), [true, true, true]);
+    assert_eq!(turns(Some(250_000)), [false, false, true]);
+}
+
 /// When the first of two messages that a host sends reaches the other, whose second task works for 100 us beside.
 fn first_arrival(turn_ns: Option<u64>) -> u64 {
     let run = |world: &std::rc::Rc<World>| {

@@ -11,7 +11,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use crate::task::Queued;
-use crate::time::TURN_NS;
 
 /// Names and default shares follow ScyllaDB (`statement`, `compaction`, `memtable`: 1000; streaming 200).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,14 +66,16 @@ struct GroupState {
 impl GroupState {
     /// Half of the group's time at least is theirs: where all clients ask for much, few of them seem to ask for little.
     #[inline]
-    fn is_late(&self, queue: &VecDeque<Queued>, late: &VecDeque<Queued>) -> bool {
-        !late.is_empty() && (queue.is_empty() || self.before_late_ns.get() >= self.late_ns.get().max(TURN_NS))
+    fn is_late(&self, turn_ns: u64, queue: &VecDeque<Queued>, late: &VecDeque<Queued>) -> bool {
+        !late.is_empty() && (queue.is_empty() || self.before_late_ns.get() >= self.late_ns.get().max(turn_ns))
     }
 }
 
 /// All groups of one shard.
 pub(crate) struct Groups {
     groups: [GroupState; Group::COUNT],
+    /// CPU that a task which may give way has at once.
+    turn_ns: u64,
     /// Bit i: group i has runnable tasks.
     runnable: Cell<u32>,
     /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
@@ -85,8 +86,9 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(turn_ns: u64) -> Self {
         Self {
+            turn_ns,
             groups: Group::ALL.map(|group| GroupState {
                 shares: Cell::new(group.default_shares()),
                 virtual_ns: Cell::new(0),
@@ -175,7 +177,7 @@ impl Groups {
     pub(crate) fn pop(&self, group: Group) -> Option<Queued> {
         let state = &self.groups[group as usize];
         let (mut queue, mut late) = (state.queue.borrow_mut(), state.late.borrow_mut());
-        let is_late = state.is_late(&queue, &late);
+        let is_late = state.is_late(self.turn_ns, &queue, &late);
         let task = if is_late { late.pop_front() } else { queue.pop_front() };
         if queue.is_empty() && late.is_empty() {
             self.runnable.set(self.runnable.get() & !(1 << group as usize));
@@ -187,7 +189,7 @@ impl Groups {
     #[inline]
     pub(crate) fn is_late_next(&self, group: Group) -> bool {
         let state = &self.groups[group as usize];
-        state.is_late(&state.queue.borrow(), &state.late.borrow())
+        state.is_late(self.turn_ns, &state.queue.borrow(), &state.late.borrow())
     }
 
     /// Tasks that wait for the CPU.

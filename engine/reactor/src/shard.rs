@@ -18,7 +18,7 @@ use crate::group::Groups;
 use crate::io::{IoConfig, IoQueues, IoStats, Ticket};
 use crate::slot::{Completed, SlotId, Slots, submit_detached};
 use crate::task::{JoinHandle, Queued, TaskRef, joinable};
-use crate::time::Timers;
+use crate::time::{TURN_NS, Timers};
 use crate::{Buf, Group, Op, Work};
 
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct ShardConfig {
     pub processors: usize,
     /// A group runs at most this long before the next pick. Seastar's default, 0.5 ms.
     pub task_quota_ns: u64,
+    /// CPU that a task which may give way has at once. The engine's own turn, 0.1 ms: see [`crate::time`].
+    pub task_turn_ns: u64,
     /// A poll longer than this is reported with its task's name. Scylla's default, 25 ms.
     pub stall_ns: u64,
     /// The node's disks.
@@ -39,7 +41,15 @@ pub struct ShardConfig {
 
 impl ShardConfig {
     pub fn new(index: usize, count: usize) -> Self {
-        Self { index, count, processors: 1, task_quota_ns: 500_000, stall_ns: 25_000_000, io: IoConfig::default() }
+        Self {
+            index,
+            count,
+            processors: 1,
+            task_quota_ns: 500_000,
+            task_turn_ns: TURN_NS,
+            stall_ns: 25_000_000,
+            io: IoConfig::default(),
+        }
     }
 }
 
@@ -176,10 +186,10 @@ impl Shard {
     pub fn new(config: ShardConfig, backend: Rc<dyn Backend>, remote: Arc<Remote>) -> Rc<Self> {
         Rc::new(Self {
             io: IoQueues::new(&config.io, config.count),
+            groups: Groups::new(config.task_turn_ns),
             config,
             backend,
             remote,
-            groups: Groups::new(),
             tasks: RefCell::new(Vec::new()),
             slots: Slots::new(),
             timers: Timers::new(),
@@ -271,8 +281,12 @@ impl Shard {
         self.polled_ns() >= self.config.task_quota_ns
     }
 
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.polled_ns() >= self.config.task_turn_ns
+    }
+
     /// CPU that the task being polled has used in this poll for itself.
-    pub(crate) fn polled_ns(&self) -> u64 {
+    fn polled_ns(&self) -> u64 {
         self.backend.cpu_ns().saturating_sub(self.polled_at.get())
     }
 

@@ -203,7 +203,7 @@ pub(crate) const TURN_NS: u64 = 100_000;
 
 /// Whether the task has had its turn.
 pub fn is_turn_over() -> bool {
-    Shard::with(|shard| shard.polled_ns() >= TURN_NS)
+    Shard::with(Shard::is_turn_over)
 }
 
 /// [`give_way`], if the task has had its turn.

@@ -186,12 +186,10 @@ fn run<Fut: Future<Output = ()> + 'static>(
 ) -> Ended {
     let ring = Rc::new(ring);
     let shard_config = ShardConfig {
-        index,
-        count: config.shards,
-        processors: 1,
         task_quota_ns: config.task_quota.as_nanos() as u64,
         stall_ns: config.stall.as_nanos() as u64,
         io: config.io.clone(),
+        ..ShardConfig::new(index, config.shards)
     };
     let shard = Shard::new(shard_config, ring.clone(), common.remotes[index].clone());
     let ran = catch_unwind(AssertUnwindSafe(|| {
