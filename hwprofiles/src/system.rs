@@ -29,6 +29,9 @@ pub struct System<C = CostTable> {
     /// Absent where controllers set them.
     #[serde(default)]
     pub shares: Shares,
+    /// Tasks wait for the CPU in one queue: shares are those of the disks alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_queue: bool,
     /// How long a task may run before it lets others go first; absent: as long as the engine's own.
     pub task_quota: Option<Figure<Time>>,
     /// How long a connection's requests, or another task that may give way, have the processor at once; absent: as long
@@ -40,6 +43,9 @@ pub struct System<C = CostTable> {
     /// How long a shard runs tasks before it hands over what they sent and takes what came, if there are so many that
     /// are ready; absent: sends leave, and receives end, at once.
     pub turn: Option<Figure<Time>>,
+    /// Reads look into every place that may have a part of a partition, whatever newer parts hide.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_every_place: bool,
     /// Of a loading client: its driver knows which shard of a server owns a partition, and asks that one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shard_aware: bool,
@@ -52,7 +58,7 @@ impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
         let Self { throttles, coalescing_window, pauses, shares, task_quota, task_turn, busy_poll, turn, .. } = self;
-        let Self { shard_aware, start, .. } = self;
+        let Self { one_queue, reads_every_place, shard_aware, start, .. } = self;
         System {
             name,
             about,
@@ -67,10 +73,12 @@ impl System<CostFile> {
             coalescing_window,
             pauses,
             shares,
+            one_queue,
             task_quota,
             task_turn,
             busy_poll,
             turn,
+            reads_every_place,
             shard_aware,
             start,
             costs,
@@ -156,6 +164,8 @@ pub struct Memory {
     pub reserve_fraction: Figure<Ratio>,
     /// Fraction of the engine's memory for memtables.
     pub memtable_fraction: Figure<Ratio>,
+    /// Fraction of that at which a flush begins; absent: as in this engine.
+    pub flush_at: Option<Figure<Ratio>>,
     /// Fraction of the engine's memory for what is cached of SSTables: rows, and blocks of their indexes.
     pub row_cache_fraction: Figure<Ratio>,
     /// The part of that which index blocks may take; the rows have what they leave.

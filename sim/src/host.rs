@@ -337,7 +337,8 @@ impl World {
             let task_quota_ns = host.model.task_quota_ns.unwrap_or(usual.task_quota_ns);
             let processors = host.model.cpus_per_shard;
             let task_turn_ns = host.model.task_turn_ns.unwrap_or(usual.task_turn_ns);
-            let config = ShardConfig { processors, io: host.model.io.clone(), task_quota_ns, task_turn_ns, ..usual };
+            let (io, one_queue) = (host.model.io.clone(), host.model.one_queue);
+            let config = ShardConfig { processors, io, task_quota_ns, task_turn_ns, one_queue, ..usual };
             let shard = Shard::new(config, seat.clone(), {
                 let notices = self.notices();
                 let seat = seat.id;

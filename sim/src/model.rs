@@ -179,6 +179,8 @@ pub struct HostModel {
     pub task_quota_ns: Option<u64>,
     /// CPU that a task which may give way has at once; `None`: as much as on a machine.
     pub task_turn_ns: Option<u64>,
+    /// A shard's tasks wait in one queue, whatever their groups.
+    pub one_queue: bool,
     /// How long a shard runs before it hands over what its tasks sent and takes what came; `None`: both happen at once.
     pub turn_ns: Option<u64>,
     pub nic: NicModel,
@@ -228,6 +230,7 @@ impl HostModel {
             moments: None,
             task_quota_ns: None,
             task_turn_ns: None,
+            one_queue: false,
             turn_ns: None,
             nic: NicModel::gigabits(10.0),
             interrupts: None,
@@ -299,6 +302,7 @@ impl HostModel {
                 .collect(),
             moments: instance.moments.as_ref().and_then(MomentsModel::new),
             task_turn_ns: system.task_turn.as_ref().map(|turn| turn.u64()),
+            one_queue: system.one_queue,
             task_quota_ns: system.task_quota.as_ref().map(|quota| quota.u64()),
             // A pool's threads each hand over what they did.
             turn_ns: system.turn.as_ref().filter(|_| !is_pool).map(|turn| turn.u64()),

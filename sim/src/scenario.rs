@@ -430,6 +430,9 @@ pub fn node_config(run: &Run) -> NodeConfig {
     let memory = run.memory();
     let mut config = NodeConfig::single(address(0), cluster::DATA_DIR);
     config.cluster_name = run.scenario.clone();
+    if let Some(flush_at) = run.system.memory.as_ref().and_then(|memory| memory.flush_at.as_ref()) {
+        config.memtable_cleanup_threshold = flush_at.f64();
+    }
     let memtables = memory.memtable.max(1);
     config.memtable_bytes = memtables.max(MEMTABLE_MIN_BYTES * run.instance.vcpus.u64());
     config.memtable_cleanup_threshold *= memtables as f64 / config.memtable_bytes as f64;
@@ -440,6 +443,7 @@ pub fn node_config(run: &Run) -> NodeConfig {
         config.backlog_memory_bytes = system.overhead.as_ref().map(|_| memory.engine);
     }
     config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
+    config.reads_every_place = run.system.reads_every_place;
     config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
     // As many partitions in a row on one shard, and on one node, as at full size: scans visit as few of both.
     let halvings = ((1.0 / run.scale.data.f64()) as u64).max(1).ilog2() as u8;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
+use reactor::uring;
 use scenarios::{Resource, Run};
 
 use crate::bound::WATCHES;
@@ -43,8 +44,8 @@ struct DiskCounts {
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub at: Instant,
-    server_ticks: f64,
-    loader_ticks: f64,
+    server_ns: f64,
+    loader_ns: f64,
     stolen_ns: u64,
     disk: Option<DiskCounts>,
 }
@@ -65,11 +66,10 @@ impl Watched {
 
     pub fn look(&self) -> Look {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let ticks = |process: &str| cpu_ticks(&read(&format!("/proc/{process}/stat"))).unwrap_or(0.0);
         Look {
             at: Instant::now(),
-            server_ticks: self.processes.iter().map(|process| ticks(&process.to_string())).sum(),
-            loader_ticks: own_ticks(),
+            server_ns: cpu_ns(&self.processes),
+            loader_ns: own_cpu_ns(),
             stolen_ns: stolen_ns(&self.cpus),
             disk: self.device.and_then(|device| disk_counts(&read("/proc/diskstats"), device)),
         }
@@ -90,11 +90,11 @@ impl Watched {
                 queue,
             });
         };
-        let cpu = |ticks: f64, cpus: usize| ticks / TICKS_PER_S / seconds / cpus.max(1) as f64;
+        let cpu = |ns: f64, cpus: usize| ns / 1e9 / seconds / cpus.max(1) as f64;
         if !self.processes.is_empty() {
-            add("server CPU", "all nodes", cpu(now.server_ticks - before.server_ticks, self.server_cpus), 0.0);
+            add("server CPU", "all nodes", cpu(now.server_ns - before.server_ns, self.server_cpus), 0.0);
         }
-        add("loader CPU", "this process", cpu(now.loader_ticks - before.loader_ticks, self.loader_cpus), 0.0);
+        add("loader CPU", "this process", cpu(now.loader_ns - before.loader_ns, self.loader_cpus), 0.0);
         if let (Some(new), Some(old)) = (now.disk, before.disk) {
             // All nodes have one disk, of which the run's profile is one node's part.
             let nodes = f64::from(run.nodes);
@@ -126,19 +126,20 @@ fn parts(device: u64) -> (u64, u64) {
 }
 
 /// Of this process's threads but for those that only keep its processors from halting, or watch them.
-fn own_ticks() -> f64 {
+fn own_cpu_ns() -> f64 {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
-    stats
+    let ticks: f64 = stats
         .filter(|stat| !["awake-", WATCHES].iter().any(|kind| stat.contains(&format!("({kind}"))))
         .filter_map(|stat| cpu_ticks(&stat))
-        .sum()
+        .sum();
+    ticks / TICKS_PER_S * 1e9
 }
 
-/// CPU that the processes have used, those of the kernel's threads that work for them included, in ns.
+/// CPU that the processes have used, those of the kernel's threads that work for them included, in ns; 0 of one that has
+/// ended.
 pub fn cpu_ns(processes: &[u32]) -> f64 {
-    let of = |process: &u32| cpu_ticks(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?);
-    processes.iter().filter_map(of).sum::<f64>() / TICKS_PER_S * 1e9
+    processes.iter().filter_map(|process| uring::process_cpu_ns(*process).ok()).sum::<u64>() as f64
 }
 
 /// User and system time of `/proc/PID/stat` (proc_pid_stat(5), fields 14 and 15).
@@ -183,6 +184,16 @@ fn disk_counts(stats: &str, device: (u64, u64)) -> Option<DiskCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_is_told_finer_than_by_the_tick() {
+        let own = [std::process::id()];
+        let looks: Vec<f64> = (0..1_000).map(|_| cpu_ns(&own)).collect();
+        let steps = looks.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0);
+        let least = steps.fold(f64::INFINITY, f64::min);
+        assert!(least < 1e9 / TICKS_PER_S / 10.0, "{least} ns");
+        assert_eq!(cpu_ns(&[u32::MAX >> 1]), 0.0);
+    }
 
     #[test]
     fn the_kernel_s_counters_are_read() {

@@ -6,6 +6,10 @@
 //!
 //! Within a group tasks go in the order in which they became runnable, but for those that gave way: they go when no other
 //! is runnable, or the others have had as long as the last of them took.
+//!
+//! A shard may be told to have one queue instead, as seastar before it had scheduling groups: every task waits behind all
+//! that became runnable before it, whatever its group. One that yields ends the run, so that the world is asked what has
+//! come, and goes behind that.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -76,6 +80,8 @@ pub(crate) struct Groups {
     groups: [GroupState; Group::COUNT],
     /// CPU that a task which may give way has at once.
     turn_ns: u64,
+    /// All tasks are in the queue of the first group.
+    one_queue: bool,
     /// Bit i: group i has runnable tasks.
     runnable: Cell<u32>,
     /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
@@ -86,9 +92,10 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(turn_ns: u64) -> Self {
+    pub(crate) fn new(turn_ns: u64, one_queue: bool) -> Self {
         Self {
             turn_ns,
+            one_queue,
             groups: Group::ALL.map(|group| GroupState {
                 shares: Cell::new(group.default_shares()),
                 virtual_ns: Cell::new(0),
@@ -127,10 +134,25 @@ impl Groups {
         }
     }
 
-    /// For a task that gave way.
-    pub(crate) fn push_late(&self, task: Queued) {
-        if let Some(task) = self.held_back(task) {
+    /// For a task that was woken while it ran: `gave_way` to the others of its group.
+    pub(crate) fn push_again(&self, task: Queued, gave_way: bool) {
+        if !gave_way && !self.one_queue {
+            self.push(task);
+        } else if let Some(task) = self.held_back(task) {
             self.wake(&task).late.borrow_mut().push_back(task);
+        }
+    }
+
+    /// Whether a task of the one queue has yielded, and waits for the next run.
+    #[inline]
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.one_queue && !self.groups[0].late.borrow().is_empty()
+    }
+
+    /// What yielded in the last run goes behind what became runnable since.
+    pub(crate) fn begin_run(&self) {
+        if self.has_yielded() {
+            self.groups[0].queue.borrow_mut().append(&mut self.groups[0].late.borrow_mut());
         }
     }
 
@@ -144,10 +166,16 @@ impl Groups {
         Some(task)
     }
 
-    /// The task's group, which is runnable from now on.
+    /// Whose queue a group's tasks are in.
+    #[inline]
+    fn queue_of(&self, group: Group) -> usize {
+        if self.one_queue { 0 } else { group as usize }
+    }
+
+    /// The one whose queue is the task's, which is runnable from now on.
     #[inline]
     fn wake(&self, task: &Queued) -> &GroupState {
-        let index = task.group() as usize;
+        let index = self.queue_of(task.group());
         let group = &self.groups[index];
         if self.runnable.get() & (1 << index) == 0 {
             self.runnable.set(self.runnable.get() | 1 << index);
@@ -156,8 +184,12 @@ impl Groups {
         group
     }
 
-    /// The runnable group with the least virtual time; ties go to the first in `Group::ALL`.
+    /// The runnable group with the least virtual time; ties go to the first in `Group::ALL`. Of one queue, the group of
+    /// its first task.
     pub(crate) fn pick(&self) -> Option<Group> {
+        if self.one_queue {
+            return self.groups[0].queue.borrow().front().map(Queued::group);
+        }
         let mut rest = self.runnable.get();
         let mut best = (u64::MAX, usize::MAX);
         while rest != 0 {
@@ -173,14 +205,19 @@ impl Groups {
         Some(*group)
     }
 
+    /// The next task, as long as it is one of `group`.
     #[inline]
     pub(crate) fn pop(&self, group: Group) -> Option<Queued> {
-        let state = &self.groups[group as usize];
+        let index = self.queue_of(group);
+        let state = &self.groups[index];
         let (mut queue, mut late) = (state.queue.borrow_mut(), state.late.borrow_mut());
-        let is_late = state.is_late(self.turn_ns, &queue, &late);
+        if self.one_queue && queue.front().is_none_or(|task| task.group() != group) {
+            return None;
+        }
+        let is_late = !self.one_queue && state.is_late(self.turn_ns, &queue, &late);
         let task = if is_late { late.pop_front() } else { queue.pop_front() };
         if queue.is_empty() && late.is_empty() {
-            self.runnable.set(self.runnable.get() & !(1 << group as usize));
+            self.runnable.set(self.runnable.get() & !(1 << index));
         }
         task
     }
@@ -189,13 +226,14 @@ impl Groups {
     #[inline]
     pub(crate) fn is_late_next(&self, group: Group) -> bool {
         let state = &self.groups[group as usize];
-        state.is_late(self.turn_ns, &state.queue.borrow(), &state.late.borrow())
+        !self.one_queue && state.is_late(self.turn_ns, &state.queue.borrow(), &state.late.borrow())
     }
 
     /// Tasks that wait for the CPU.
     pub(crate) fn runnable(&self, group: Group) -> usize {
-        let state = &self.groups[group as usize];
-        state.queue.borrow().len() + state.late.borrow().len()
+        let state = &self.groups[self.queue_of(group)];
+        let (queue, late) = (state.queue.borrow(), state.late.borrow());
+        queue.iter().chain(late.iter()).filter(|task| task.group() == group).count()
     }
 
     /// Accounts `cost_ns` of CPU to the group: to its tasks that gave way, or to the others.

@@ -33,6 +33,8 @@ pub struct ShardConfig {
     pub task_quota_ns: u64,
     /// CPU that a task which may give way has at once. The engine's own turn, 0.1 ms: see [`crate::time`].
     pub task_turn_ns: u64,
+    /// Tasks of all groups wait in one queue; shares are those of the disks alone.
+    pub one_queue: bool,
     /// A poll longer than this is reported with its task's name. Scylla's default, 25 ms.
     pub stall_ns: u64,
     /// The node's disks.
@@ -47,6 +49,7 @@ impl ShardConfig {
             processors: 1,
             task_quota_ns: 500_000,
             task_turn_ns: TURN_NS,
+            one_queue: false,
             stall_ns: 25_000_000,
             io: IoConfig::default(),
         }
@@ -186,7 +189,7 @@ impl Shard {
     pub fn new(config: ShardConfig, backend: Rc<dyn Backend>, remote: Arc<Remote>) -> Rc<Self> {
         Rc::new(Self {
             io: IoQueues::new(&config.io, config.count),
-            groups: Groups::new(config.task_turn_ns),
+            groups: Groups::new(config.task_turn_ns, config.one_queue),
             config,
             backend,
             remote,
@@ -368,8 +371,8 @@ impl Shard {
         name: &'static str,
         future: impl Future<Output = T> + 'static,
     ) -> JoinHandle<T> {
-        let push = if self.gives_way.take() { Groups::push_late } else { Groups::push };
-        self.spawn_into(group, name, future, push)
+        let gave_way = self.gives_way.take();
+        self.spawn_into(group, name, future, |groups, task| groups.push_again(task, gave_way))
     }
 
     fn spawn_into<T: 'static>(
@@ -406,10 +409,7 @@ impl Shard {
     /// A task that was woken while it ran goes behind the others.
     #[inline]
     pub(crate) fn enqueue_again(&self, task: Queued) {
-        match self.gives_way.take() {
-            true => self.groups.push_late(task),
-            false => self.groups.push(task),
-        }
+        self.groups.push_again(task, self.gives_way.take());
     }
 
     /// Tasks that have not finished.
@@ -430,6 +430,7 @@ impl Shard {
         let began = self.backend.cpu_ns();
         self.count_preemptions(began);
         self.take_remote();
+        self.groups.begin_run();
         let mut last = began;
         while let Some(group) = self.groups.pick() {
             let slice_began = last;
@@ -454,12 +455,12 @@ impl Shard {
                     self.forget(position);
                 }
                 // Behind it, too.
-                if now >= slice_ends || late || self.groups.is_late_next(group) {
+                if now >= slice_ends || late || self.groups.is_late_next(group) || self.groups.has_yielded() {
                     break;
                 }
             }
             self.groups.spend(group, last - slice_began, late);
-            if late || last - began >= quantum_ns {
+            if late || last - began >= quantum_ns || self.groups.has_yielded() {
                 break;
             }
         }

@@ -50,6 +50,8 @@ pub struct NodeConfig {
     /// Shares of compactions and flushes that follow nothing; see `storage::Config`.
     pub compaction_static_shares: Option<u32>,
     pub flush_static_shares: Option<u32>,
+    /// See `storage::Config`.
+    pub reads_every_place: bool,
     /// Of the whole node; see `storage::Config`.
     pub backlog_memory_bytes: Option<u64>,
     pub timeouts: Timeouts,
@@ -95,6 +97,7 @@ impl NodeConfig {
             compaction_small_bytes: storage.compaction_small_bytes,
             compaction_static_shares: None,
             flush_static_shares: None,
+            reads_every_place: false,
             backlog_memory_bytes: None,
             timeouts: Timeouts::default(),
             coalescing_window: None,
@@ -178,6 +181,7 @@ impl NodeConfig {
             compaction_small_bytes: self.compaction_small_bytes,
             compaction_static_shares: self.compaction_static_shares,
             flush_static_shares: self.flush_static_shares,
+            reads_every_place: self.reads_every_place,
             backlog_memory_bytes: self.backlog_memory_bytes.map(share),
             fault_skip_commitlog_sync: self.fault_skip_commitlog_sync,
             ..storage::Config::new(&self.data_dir, &self.commitlog_dir)

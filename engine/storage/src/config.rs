@@ -48,6 +48,9 @@ pub struct Config {
     pub cache_bytes: u64,
     /// The part of `cache_bytes` that index blocks may take. What they leave is for partitions.
     pub index_cache_fraction: f64,
+    /// Reads look into every place that may have a part of the partition, as ScyllaDB's do; otherwise the newest places
+    /// come first and what they hide is left out, as in Cassandra.
+    pub reads_every_place: bool,
     /// Whether compaction runs by itself.
     pub auto_compaction: bool,
     /// What stands for the default `min_sstable_size` of 50 MiB; the other sizes that compaction strategies have in MiB
@@ -88,6 +91,7 @@ impl Config {
             column_index_bytes: 64 << 10,
             cache_bytes: 256 << 20,
             index_cache_fraction: 0.5,
+            reads_every_place: false,
             auto_compaction: true,
             compaction_small_bytes: 50 << 20,
             compaction_space_bytes: None,

@@ -154,12 +154,14 @@ impl Storage {
         error
     }
 
-    /// The others get their turn, and flushes the shares that memory calls for. No less than compaction has: writers
+    /// The others get their turn after a quota of work, and flushes the shares that memory calls for. No less than compaction has: writers
     /// wait for what a flush frees, and for no compaction.
     async fn give_way(&self) {
         let called_for = || self.memory().flush_shares().max(self.compactions.shares.get());
         reactor::set_shares(Group::Flush, self.config().flush_static_shares.unwrap_or_else(called_for));
-        reactor::time::yield_now().await;
+        if reactor::has_used_quota() {
+            reactor::time::yield_now().await;
+        }
     }
 
     /// The memtable's partitions go over into the row cache; readers see both until this is done. Only then may the
@@ -251,6 +253,7 @@ impl Storage {
         }
         let bytes = writer.finish().await?;
         add(&table.counts.flushed_bytes, bytes);
+        tracing::debug!(folder = table.folder, shard = self.config().shard, partitions = keys, bytes, "flushed");
         let sstable = Sstable::open(&table.folder, generation, def, self.cache()).await?;
         let made_s = (reactor::wall_us() / 1_000_000) as u32;
         Ok(Some(sstable.standing(Standing { level: 0, run: generation, made_s, from: None })))

@@ -47,6 +47,8 @@ pub(crate) struct Table {
     /// Name of the table's partitions in the row cache.
     pub rows_name: Cell<u32>,
     pub rows: Rc<RowCache>,
+    /// See [`Config::reads_every_place`].
+    pub reads_every_place: bool,
     /// Generations that a compaction is reading.
     pub compacting: RefCell<BTreeSet<u64>>,
     /// A compaction of the table has ended.
@@ -115,8 +117,8 @@ impl Table {
         format!("{data_dir}/{}/{}-{:032x}", def.keyspace, def.name, def.id.0)
     }
 
-    pub fn new(def: Arc<TableDef>, data_dir: &str, rows: Rc<RowCache>) -> Self {
-        let folder = Self::folder_of(&def, data_dir);
+    pub fn new(def: Arc<TableDef>, config: &Config, rows: Rc<RowCache>) -> Self {
+        let folder = Self::folder_of(&def, &config.data_dir);
         Self {
             active: RefCell::new(Rc::new(RefCell::new(Memtable::new(def.clone())))),
             def: RefCell::new(def),
@@ -131,6 +133,7 @@ impl Table {
             version: Cell::new(0),
             rows_name: Cell::new(rows.name_table()),
             rows,
+            reads_every_place: config.reads_every_place,
             compacting: RefCell::default(),
             compacted: Notify::new(),
             memory: RefCell::default(),
@@ -177,7 +180,7 @@ impl Table {
 impl Table {
     /// Opens what the manifest names; removes this shard's other files.
     pub async fn open(config: &Config, def: Arc<TableDef>, cache: &Rc<BlockCache>) -> Result<Rc<Self>, Error> {
-        let table = Self::new(def, &config.data_dir, cache.rows.clone());
+        let table = Self::new(def, config, cache.rows.clone());
         crate::folders::create(&table.folder).await?;
         let manifest = Manifest::load(&table.folder, config.shard, config.shards).await?;
         // After a kill the kernel may show a manifest whose name is not durable yet. What is believed now must still

@@ -99,8 +99,20 @@ fn stretches_of_a_large_partition_stay() {
 
 #[test]
 fn an_sstable_that_cannot_matter_is_not_asked() {
+    count_asked(false, [1, 4, 0]);
+}
+
+/// As ScyllaDB's reads, where a table's node is told so.
+#[test]
+fn every_place_is_asked_where_that_is_wanted() {
+    count_asked(true, [3, 4, 4]);
+}
+
+/// SSTables asked by reads of a row that three have, a fourth has in part, and the memtable has.
+fn count_asked(reads_every_place: bool, expected: [u64; 3]) {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(dir.path(), PERIODIC);
+    config.reads_every_place = reads_every_place;
     config.cache_bytes = 0;
     config.auto_compaction = false;
     reactor::uring::block_on(async move {
@@ -123,12 +135,12 @@ fn an_sstable_that_cannot_matter_is_not_asked() {
             write(timestamp, &[0, 1]).await;
             storage.flush(None).await.unwrap();
         }
-        assert_eq!(read().await, (vec![3, 3], 1));
+        assert_eq!(read().await, (vec![3, 3], expected[0]));
         write(4, &[1]).await;
         storage.flush(None).await.unwrap();
-        assert_eq!(read().await, (vec![3, 4], 4), "the newest does not have all columns");
+        assert_eq!(read().await, (vec![3, 4], expected[1]), "the newest does not have all columns");
         write(5, &[0, 1]).await;
-        assert_eq!(read().await, (vec![5, 5], 0), "the memtable does");
+        assert_eq!(read().await, (vec![5, 5], expected[2]), "the memtable does");
         storage.close().await.unwrap();
     })
     .unwrap();

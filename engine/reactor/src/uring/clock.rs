@@ -3,6 +3,7 @@
 //! One scale for all shards of the process: nanoseconds since the clock was first asked for. The counter's rate is
 //! measured once against CLOCK_MONOTONIC, to some parts per million; nothing compares it with other clocks later.
 
+use std::io;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -75,6 +76,17 @@ fn monotonic_ns() -> u64 {
 /// CPU of this thread, the kernel's work for it included.
 pub(super) fn thread_cpu_ns() -> u64 {
     kernel_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU of all threads that a process has and had, the kernel's work for them included: `/proc/PID/stat` has no more than
+/// hundredths of a second of it. Fails where there is no such process.
+pub fn process_cpu_ns(process: u32) -> io::Result<u64> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: writes one clock's number, which is ours.
+    match unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &mut clock) } {
+        0 => Ok(kernel_ns(clock)),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// Ticks of the time-stamp counter a second, as measured against the kernel's clock; `None` where it is not to be trusted.

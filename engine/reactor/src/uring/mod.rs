@@ -24,7 +24,7 @@ use std::io;
 use std::time::Duration;
 
 pub use awake::Awake;
-pub use clock::counter_hz;
+pub use clock::{counter_hz, process_cpu_ns};
 pub use host::{Host, bind, block_on, block_on_with};
 
 /// What a panic in a task (or message) does to the process.

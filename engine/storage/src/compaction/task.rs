@@ -170,7 +170,7 @@ impl Storage {
         if inputs.is_empty() || inputs.len() != job.inputs.len() {
             return Ok(Merged { overtaken: true, ..Merged::default() });
         }
-        let bytes_in = inputs.iter().map(|input| input.data_bytes()).sum();
+        let bytes_in: u64 = inputs.iter().map(|input| input.data_bytes()).sum();
         let merged = match job.kind {
             Kind::Expired => self.replace(table, &inputs, |_| None).await?,
             Kind::Level => {
@@ -185,6 +185,8 @@ impl Storage {
         if !merged.overtaken {
             add(&table.counts.compactions, 1);
             add(&table.counts.compacted_bytes, merged.bytes_out);
+            let (shard, number, bytes_out) = (self.config().shard, job.inputs.len(), merged.bytes_out);
+            tracing::debug!(folder = table.folder, shard, inputs = number, bytes_in, bytes_out, "compacted");
             self.compacted(CompactionRecord {
                 table: running.table,
                 kind: job.kind,

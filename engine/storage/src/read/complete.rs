@@ -11,7 +11,7 @@ use crate::Partition;
 use crate::table::Table;
 
 /// Whether the table's partitions are single rows of simple columns.
-pub(super) fn is_simple(def: &TableDef) -> bool {
+fn is_simple(def: &TableDef) -> bool {
     def.clustering.is_empty()
         && def.statics.is_empty()
         && !def.regulars.is_empty()
@@ -32,10 +32,15 @@ pub(super) fn hides(known: &Partition, timestamp: i64, def: &TableDef) -> bool {
 }
 
 impl PartitionRead<'_> {
+    /// Whether a part of the partition may be found to be all that matters of it.
+    pub(super) fn may_end_early(&self, table: &Table) -> bool {
+        !table.reads_every_place && is_simple(self.def)
+    }
+
     /// Whether memtables alone answer the read.
     pub(super) fn is_complete_in_memory(&self, table: &Table, known: Option<&Partition>) -> bool {
         known.is_some_and(|known| {
-            is_simple(self.def)
+            self.may_end_early(table)
                 && hides(known, i64::MIN, self.def)
                 && table.sstables.borrow().iter().all(|sstable| hides(known, sstable.figures.max_timestamp, self.def))
         })

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use reactor::Work;
 
-use super::complete::{hides, is_simple};
+use super::complete::hides;
 use super::{CacheCursor, PartitionRead, Source, together};
 use crate::row_cache::{self, PARTITION_MAX_BYTES};
 use crate::sstable::{KeyHash, PartitionCursor, Place, Sstable};
@@ -61,7 +61,7 @@ impl PartitionRead<'_> {
                 row_cache::Found::Nothing => {}
             }
         }
-        if is_simple(self.def) {
+        if self.may_end_early(table) {
             if let Some(partition) = self.read_newest_first(table, &files, with_cache).await? {
                 sources.push(in_one_piece(partition));
             }
