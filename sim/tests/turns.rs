@@ -329,3 +329,29 @@ fn sleep_and_turns_keep_a_run_the_same() {
     assert_ne!(outcomes[0].1, outcomes[2].1, "wakes are drawn from the seed");
     assert_eq!(outcomes[0].1.len(), 20);
 }
+
+#[test]
+fn in_one_queue_no_group_comes_before_another() {
+    // Of the first twenty polls, those of the group that has a tenth of the shares.
+    let of_few_shares = |one_queue| {
+        let polls: Vec<Group> = alone(HostModel { one_queue, ..model(None) }, |log| async move {
+            reactor::set_shares(Group::Compaction, 100);
+            let work = |group| {
+                let log = log.clone();
+                spawn(group, "works", async move {
+                    for _ in 0..40 {
+                        charge(Work::MemtableInsert, 0);
+                        log.push(group);
+                        time::yield_now().await;
+                    }
+                })
+            };
+            let both = (work(Group::Statement), work(Group::Compaction));
+            both.0.await;
+            both.1.await;
+        });
+        polls.into_iter().take(20).filter(|group| *group == Group::Compaction).count()
+    };
+    assert_eq!(of_few_shares(true), 10);
+    assert!(of_few_shares(false) < 5, "{}", of_few_shares(false));
+}
