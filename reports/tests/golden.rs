@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use hwprofiles::Profiles;
+use hwprofiles::quantity::Quantity;
 use scenarios::record::{Kind, PhaseRecord, Resource, RunRecord, Timing};
 use scenarios::{Explanation, Interval, LatencySummary, On, Timeline, Wait, load};
 
@@ -88,7 +89,9 @@ fn explanation(step_ns: u64) -> Explanation {
 }
 
 fn records() -> Vec<RunRecord> {
-    let experiment = load::read(&load::find("lowend/read-small").unwrap(), &Profiles::embedded()).unwrap();
+    let data = Quantity::parse("1/1000").unwrap();
+    let document = load::find("lowend/read-small").unwrap();
+    let experiment = load::read_at(&document, &Profiles::embedded(), |scale| scale.data = data).unwrap();
     let shapes = [(49_000.0, 16.5, 121_800.0, 9.8), (41_500.0, 19.5, 50_100.0, 24.0)];
     let runs = experiment.runs.iter().zip(shapes);
     runs.map(|(run, (write, write_s, read, latency))| {

@@ -642,8 +642,8 @@ mod tests {
         );
         let populate = &runs[0].phases[0];
         let ranges: Vec<_> = populate.workloads.iter().map(|w| w.keys.range()).collect();
-        assert_eq!(ranges, [(1, 270_258), (270_259, 540_516), (540_517, 810_774)]);
-        assert_eq!(populate.workloads[0].operations, Some(270_258));
+        assert_eq!(ranges, [(1, 675_645), (675_646, 1_351_290), (1_351_291, 2_026_935)]);
+        assert_eq!(populate.workloads[0].operations, Some(675_645));
         let read = &runs[0].phases[1];
         assert_eq!((read.workloads.len(), read.quiesce), (3, Quiesce::Before));
         // The least warm-up, and the scenario's window.
@@ -654,15 +654,16 @@ mod tests {
     #[test]
     fn shares_of_a_phase_use_streams_of_their_own() {
         let run = &experiment("lowend/read-small").runs[0];
-        assert_eq!(run.shards(), (7, 8));
+        // A loader is one process, whose threads share what they have.
+        assert_eq!(run.shards(), (7, 1));
         let shares: Vec<PhaseShare> = (0..2).flat_map(|p| (0..3).flat_map(move |l| run.shares(p, l))).collect();
         let streams: std::collections::BTreeSet<u64> = shares.iter().map(|s| s.stream).collect();
-        assert_eq!((shares.len(), streams.len()), (48, 48));
+        assert_eq!((shares.len(), streams.len()), (6, 6));
         let memory = run.memory();
-        assert_eq!(memory.engine, (15 * (1u64 << 30) - 3 * (1 << 29)) / 1000);
-        // Scylla has 868 B of a row of which this engine has 300.
+        assert_eq!(memory.engine, (15 * (1u64 << 30) - 3 * (1 << 29)) / 400);
+        // Scylla has 1,071 B of a row of which this engine has 300.
         let rows = |bytes: u64, each: u64| bytes / each;
-        assert_eq!(rows(memory.memtable, 300), rows(memory.engine / 2, 868));
+        assert_eq!(rows(memory.memtable, 300), rows(memory.engine * 9 / 20, 1_071));
     }
 
     #[test]
@@ -677,8 +678,8 @@ mod tests {
 
     #[test]
     fn write_10k_has_one_loader() {
-        // Half an hour at 1/1000, and a window that holds collections of garbage behind a warm-up.
-        for (name, duration_ns) in [("writes-scylla", 1_800_000_000), ("writes-cassandra", 63_000_000_000)] {
+        // Half an hour at 1/400, and a window that holds collections of garbage behind a warm-up.
+        for (name, duration_ns) in [("writes-scylla", 4_500_000_000), ("writes-cassandra", 63_000_000_000)] {
             let run = &experiment(&format!("lowend/{name}")).runs[0];
             assert_eq!(run.phases[2].workloads.len(), 1);
             assert_eq!(run.phases[2].workloads[0].duration_ns, Some(duration_ns));
@@ -703,7 +704,7 @@ mod tests {
         let run = &experiment("lowend/writes-scylla").runs[0];
         let index = run.phases.iter().position(|phase| phase.background.is_some()).unwrap();
         let loads: Vec<Vec<PhaseShare>> = (0..3).map(|loader| run.shares(index, loader)).collect();
-        assert_eq!(loads.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 0]);
+        assert_eq!(loads.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 0]);
         assert_eq!(loads[1][0].shared.workload.mix, Mix::WRITE);
     }
 
