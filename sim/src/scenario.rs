@@ -443,8 +443,8 @@ pub fn node_config(run: &Run) -> NodeConfig {
         config.backlog_memory_bytes = system.overhead.as_ref().map(|_| memory.engine);
     }
     config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
-    config.reads_every_place = run.system.reads_every_place;
     config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
+    config.reads_every_place = run.system.reads_every_place;
     // As many partitions in a row on one shard, and on one node, as at full size: scans visit as few of both.
     let halvings = ((1.0 / run.scale.data.f64()) as u64).max(1).ilog2() as u8;
     config.ignore_msb = config.ignore_msb.saturating_sub(halvings);

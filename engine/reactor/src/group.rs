@@ -67,14 +67,6 @@ struct GroupState {
     before_late_ns: Cell<u64>,
 }
 
-impl GroupState {
-    /// Half of the group's time at least is theirs: where all clients ask for much, few of them seem to ask for little.
-    #[inline]
-    fn is_late(&self, turn_ns: u64, queue: &VecDeque<Queued>, late: &VecDeque<Queued>) -> bool {
-        !late.is_empty() && (queue.is_empty() || self.before_late_ns.get() >= self.late_ns.get().max(turn_ns))
-    }
-}
-
 /// All groups of one shard.
 pub(crate) struct Groups {
     groups: [GroupState; Group::COUNT],
@@ -214,8 +206,7 @@ impl Groups {
         if self.one_queue && queue.front().is_none_or(|task| task.group() != group) {
             return None;
         }
-        let is_late = !self.one_queue && state.is_late(self.turn_ns, &queue, &late);
-        let task = if is_late { late.pop_front() } else { queue.pop_front() };
+        let task = if self.is_late(state, &queue, &late) { late.pop_front() } else { queue.pop_front() };
         if queue.is_empty() && late.is_empty() {
             self.runnable.set(self.runnable.get() & !(1 << index));
         }
@@ -226,14 +217,25 @@ impl Groups {
     #[inline]
     pub(crate) fn is_late_next(&self, group: Group) -> bool {
         let state = &self.groups[group as usize];
-        !self.one_queue && state.is_late(self.turn_ns, &state.queue.borrow(), &state.late.borrow())
+        self.is_late(state, &state.queue.borrow(), &state.late.borrow())
+    }
+
+    /// Half of the group's time at least is theirs: where all clients ask for much, few of them seem to ask for little.
+    /// In one queue they wait for the next run.
+    #[inline]
+    fn is_late(&self, state: &GroupState, queue: &VecDeque<Queued>, late: &VecDeque<Queued>) -> bool {
+        let is_due = || state.before_late_ns.get() >= state.late_ns.get().max(self.turn_ns);
+        !self.one_queue && !late.is_empty() && (queue.is_empty() || is_due())
     }
 
     /// Tasks that wait for the CPU.
     pub(crate) fn runnable(&self, group: Group) -> usize {
         let state = &self.groups[self.queue_of(group)];
         let (queue, late) = (state.queue.borrow(), state.late.borrow());
-        queue.iter().chain(late.iter()).filter(|task| task.group() == group).count()
+        match self.one_queue {
+            true => queue.iter().chain(late.iter()).filter(|task| task.group() == group).count(),
+            false => queue.len() + late.len(),
+        }
     }
 
     /// Accounts `cost_ns` of CPU to the group: to its tasks that gave way, or to the others.
