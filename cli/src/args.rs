@@ -49,9 +49,12 @@ pub struct Run {
     /// Every scenario that reproduces a published report, and one table of what was simulated and what was published.
     #[arg(long)]
     pub all: bool,
-    /// Instead of the scenario's own seed.
+    /// Only this seed, instead of the scenario's own; with --seeds the first.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// So many seeds, of whose values the median is told, instead of as many as the scenario wants.
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<NonZeroU32>,
     /// Only this system of the scenario.
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,

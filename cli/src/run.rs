@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -70,13 +71,15 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
             ));
         }
         for run in experiment.runs.into_iter().filter(wanted) {
-            let bar = bars.add(ProgressBar::new(1000));
-            bar.set_style(
-                ProgressStyle::with_template("{prefix:34} {bar:30} {msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
-            );
-            bar.set_prefix(format!("{} {}", run.scenario, run.system.name));
-            jobs.push(Job { seed: args.seed.unwrap_or(run.seed), run, bar });
+            for seed in seeds(&run, args) {
+                let bar = bars.add(ProgressBar::new(1000));
+                bar.set_style(
+                    ProgressStyle::with_template("{prefix:38} {bar:30} {msg}")
+                        .unwrap_or_else(|_| ProgressStyle::default_bar()),
+                );
+                bar.set_prefix(format!("{} {} {seed}", run.scenario, run.system.name));
+                jobs.push(Job { seed, run: run.clone(), bar });
+            }
         }
     }
     make_folder(&args.out)?;
@@ -87,6 +90,13 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::unexpected(failed.join("\n"))),
     }
+}
+
+/// Those that the command line asks for, or the scenario.
+fn seeds(run: &scenarios::Run, args: &args::Run) -> Range<u64> {
+    let wanted = args.seed.map_or(run.seeds, |_| NonZeroU32::MIN);
+    let first = args.seed.unwrap_or(run.seed);
+    first..first.saturating_add(args.seeds.unwrap_or(wanted).get().into())
 }
 
 /// For records: made before there are any, so that none is lost for want of a place.
@@ -176,18 +186,21 @@ fn report(records: &[(RunRecord, Timing)], args: &args::Run) -> Result<(), Failu
     let mut by_scenario: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     for (record, timing) in records {
         by_scenario.entry(&record.scenario).or_default().push(record);
-        if args.json {
-            print!("{}", reports::json_lines(record));
-        } else if !args.all {
+        if !args.all && !args.json {
             println!("{}", reports::run_table(record, Some(timing)));
             println!("record: {}\n", reports::folder(&args.out, record).join("record.json").display());
         }
     }
     for records in by_scenario.values() {
-        let path = reports::write_comparison(&args.out, records).map_err(Failure::unexpected)?;
-        if let Some(path) = path.filter(|_| !args.json && !args.all) {
-            println!("plot: {}", path.display());
+        let plot = reports::write_comparison(&args.out, records).map_err(Failure::unexpected)?;
+        let page = reports::write_page(&args.out, records).map_err(Failure::unexpected)?;
+        if !args.all && !args.json {
+            print!("{}", reports::seeds_table(records.iter().copied()));
+            println!("plot: {}\nreport: {}", plot.display(), page.display());
         }
+    }
+    if args.json {
+        print!("{}", reports::json_lines(records.iter().map(|(record, _)| record)));
     }
     if args.all && !args.json {
         print!("{}", reports::all_table(records));

@@ -270,6 +270,8 @@ pub struct Pauses {
     pub young: Figure<Bytes>,
     /// Allocated by one node for its part of an operation: coordinating it, or a replica's write or read.
     pub allocated: Figure<BytesPerOp>,
+    /// The same for a partition that a compaction reads and writes; absent: nothing.
+    pub compacted: Option<Figure<BytesPerOp>>,
     /// Of every collection, beside copying: threads come to a stop, stacks and other roots are scanned.
     pub pause: Quantiles,
     /// What copying adds; absent: all that was allocated is dead.

@@ -5,25 +5,37 @@ use scenarios::record::{Comparison, PhaseRecord, RunRecord, Timing};
 use scenarios::reported::{Reported, reported};
 
 use crate::number::{percent, plain, time};
+use crate::seeds::{Seeds, Spread};
 use crate::table::{columns, limit};
 
-/// One value of the table.
+/// One value of the table: of several seeds the median.
 struct Row<'a> {
     of: Reported,
     record: &'a RunRecord,
     phase: &'a PhaseRecord,
-    timing: &'a Timing,
+    /// What all seeds took together.
+    wall_s: f64,
     value: f64,
-    published: Option<&'a Comparison>,
+    published: Option<Comparison>,
 }
 
 fn rows(records: &[(RunRecord, Timing)]) -> Vec<Row<'_>> {
+    let systems = Seeds::of_each(records.iter().map(|(record, _)| record));
     let row = |of: Reported| {
-        let of_report = records.iter().filter(|(r, _)| r.bench.as_deref() == Some(of.bench) && r.system == of.system);
-        let (record, timing, phase) = of_report.into_iter().find_map(|(r, t)| Some((r, t, r.phase(of.phase)?)))?;
-        let value = phase.value(of.metric)?;
-        let published = record.references.iter().find(|c| c.phase == of.phase && c.metric == of.metric);
-        Some(Row { of, record, phase, timing, value, published })
+        let is_of = |seeds: &&Seeds<'_>| {
+            let record = seeds.first();
+            let is_there = record.phase(of.phase).is_some();
+            record.bench.as_deref() == Some(of.bench) && record.system == of.system && is_there
+        };
+        let seeds = systems.iter().find(is_of)?;
+        let record = seeds.first();
+        let phase = record.phase(of.phase)?;
+        let value = seeds.value(of.phase, of.metric)?.median;
+        let is_it = |comparison: &Comparison| comparison.phase == of.phase && comparison.metric == of.metric;
+        let published = seeds.references().map(|(comparison, _)| comparison).find(is_it);
+        let same = records.iter().filter(|(r, _)| (&r.scenario, &r.system) == (&record.scenario, &record.system));
+        let wall_s = same.map(|(_, timing)| timing.wall_s).sum();
+        Some(Row { of, record, phase, wall_s, value, published })
     };
     reported().filter_map(row).collect()
 }
@@ -41,18 +53,18 @@ fn table(rows: &[Row<'_>]) -> String {
     for row in rows {
         let unit = row.of.metric.unit();
         let value = |v: f64| format!("{} {unit}", plain(v));
-        let fitted = row.published.is_some_and(|published| published.fitted);
+        let fitted = row.published.as_ref().is_some_and(|published| published.fitted);
         text.push(vec![
             row.of.bench.to_string(),
             row.record.system.clone(),
             row.phase.name.clone(),
             row.of.metric.to_string(),
             value(row.value),
-            row.published.map(|published| value(published.reference)).unwrap_or_default(),
-            row.published.and_then(|published| published.relative_error).map(percent).unwrap_or_default(),
+            row.published.as_ref().map(|published| value(published.reference)).unwrap_or_default(),
+            row.published.as_ref().and_then(|published| published.relative_error).map(percent).unwrap_or_default(),
             if fitted { "fitted" } else { "predicted" }.to_string(),
             limit(row.phase),
-            time(row.timing.wall_s * 1e9),
+            time(row.wall_s * 1e9),
         ]);
     }
     columns(&text, &[0, 1, 2, 3, 7, 8])
@@ -60,15 +72,13 @@ fn table(rows: &[Row<'_>]) -> String {
 
 /// Median and worst of the predicted ones that have a published value.
 fn errors(rows: &[Row<'_>]) -> String {
-    let predicted = rows.iter().filter(|row| row.published.is_some_and(|published| !published.fitted));
+    let predicted = rows.iter().filter(|row| row.published.as_ref().is_some_and(|published| !published.fitted));
     let mut errors: Vec<(f64, &Row<'_>)> =
-        predicted.filter_map(|row| Some((row.published?.relative_error?.abs(), row))).collect();
+        predicted.filter_map(|row| Some((row.published.as_ref()?.relative_error?.abs(), row))).collect();
     errors.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let Some((worst, row)) = errors.last() else { return "  nothing that was published was predicted\n".into() };
-    let middle = errors.len() / 2;
-    let median = match errors.len() % 2 {
-        0 => (errors[middle - 1].0 + errors[middle].0) / 2.0,
-        _ => errors[middle].0,
+    let spread = Spread::of(errors.iter().map(|(error, _)| *error).collect());
+    let (Some((worst, row)), Some(Spread { median, .. })) = (errors.last(), spread) else {
+        return "  nothing that was published was predicted\n".into();
     };
     let beyond = errors.iter().filter(|(error, _)| *error > 0.4).count();
     format!(
@@ -95,7 +105,7 @@ fn ranking(rows: &[Row<'_>]) -> String {
             let faster = |a: f64, b: f64| (a > b) == more;
             let (first, second) = if faster(one.value, other.value) { (one, other) } else { (other, one) };
             let ratio = (first.value / second.value).max(second.value / first.value);
-            let verdict = match (one.published, other.published) {
+            let verdict = match (&one.published, &other.published) {
                 (Some(a), Some(b)) if faster(a.reference, b.reference) == faster(one.value, other.value) => "agrees",
                 (Some(_), Some(_)) => "DISAGREES",
                 _ => "not given",

@@ -60,11 +60,10 @@ pub fn write_histogram(folder: &Path, phase: &str, recorder: &Recorder) -> Resul
 }
 
 /// Writes the picture of several systems under one scenario to `OUT/<scenario>/plot.svg`.
-pub fn write_comparison(out: &Path, records: &[&RunRecord]) -> Result<Option<PathBuf>, FilesError> {
-    let Some(first) = records.first() else { return Ok(None) };
-    let folder = out.join(&first.scenario);
+pub fn write_comparison(out: &Path, records: &[&RunRecord]) -> Result<PathBuf, FilesError> {
+    let folder = out.join(records.first().map_or("", |first| &first.scenario));
     fs::create_dir_all(&folder).map_err(|source| FilesError::Write { path: folder.clone(), source })?;
     let path = folder.join("plot.svg");
     fs::write(&path, plot::svg(records)?).map_err(|source| FilesError::Write { path: path.clone(), source })?;
-    Ok(Some(path))
+    Ok(path)
 }

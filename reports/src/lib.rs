@@ -13,6 +13,7 @@ mod number;
 mod page;
 pub mod plot;
 mod references;
+mod seeds;
 mod table;
 mod timeline;
 pub mod validation;
@@ -23,4 +24,4 @@ pub use files::{FilesError, folder, write, write_comparison, write_histogram, wr
 pub use lines::{Line, json_lines, lines};
 pub use number::{percent, plain};
 pub use page::html;
-pub use table::{columns, limit, run as run_table};
+pub use table::{columns, limit, run as run_table, seeds as seeds_table};

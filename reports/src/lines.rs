@@ -1,8 +1,10 @@
-//! A run as JSON, one value a line: `bench, system, phase, metric, value, unit, standing`.
+//! Runs as JSON, one value a line: `bench, system, phase, metric, value, unit, standing`.
 
 use scenarios::Metric;
 use scenarios::record::{Kind, RunRecord};
 use serde::Serialize;
+
+use crate::seeds::Seeds;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line<'a> {
@@ -17,8 +19,13 @@ pub struct Line<'a> {
     pub standing: &'static str,
 }
 
-pub fn lines(record: &RunRecord) -> Vec<Line<'_>> {
-    let bench = record.bench.as_deref().unwrap_or(&record.scenario);
+/// Medians, where there are several seeds of a system.
+pub fn lines<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Vec<Line<'a>> {
+    Seeds::of_each(records).iter().flat_map(of_system).collect()
+}
+
+fn of_system<'a>(seeds: &Seeds<'a>) -> Vec<Line<'a>> {
+    let record = seeds.first();
     let standing = |phase: &str, metric: Metric| {
         let fitted = record.references.iter().any(|r| r.fitted && r.phase == phase && r.metric == metric);
         match record.kind {
@@ -27,26 +34,23 @@ pub fn lines(record: &RunRecord) -> Vec<Line<'_>> {
             Kind::Simulated => "predicted",
         }
     };
-    let phases = record.phases.iter();
-    phases
-        .flat_map(|phase| {
-            Metric::ALL.iter().filter_map(move |(name, metric)| {
-                Some(Line {
-                    bench,
-                    system: &record.system,
-                    phase: &phase.name,
-                    metric: name,
-                    value: phase.value(*metric)?,
-                    unit: metric.unit(),
-                    standing: standing(&phase.name, *metric),
-                })
-            })
+    let line = |phase: &'a str, name: &'static str, metric: Metric| {
+        Some(Line {
+            bench: record.bench.as_deref().unwrap_or(&record.scenario),
+            system: &record.system,
+            phase,
+            metric: name,
+            value: seeds.value(phase, metric)?.median,
+            unit: metric.unit(),
+            standing: standing(phase, metric),
         })
-        .collect()
+    };
+    let of_phase = |phase: &'a str| Metric::ALL.iter().filter_map(move |(name, metric)| line(phase, name, *metric));
+    record.phases.iter().flat_map(|phase| of_phase(&phase.name)).collect()
 }
 
 /// The same as text.
-pub fn json_lines(record: &RunRecord) -> String {
+pub fn json_lines<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> String {
     let json = |line: &Line<'_>| serde_json::to_string(line).expect("a line has plain fields") + "\n";
-    lines(record).iter().map(json).collect()
+    lines(records).iter().map(json).collect()
 }

@@ -7,6 +7,7 @@ use scenarios::{On, Wait};
 
 use crate::canvas::PlotError;
 use crate::number::plain;
+use crate::seeds::firsts;
 use crate::{plot, references, table, timeline};
 
 const STYLE: &str = "body{font:15px/1.5 Helvetica,Arial,sans-serif;color:#111827}\
@@ -29,7 +30,7 @@ const COLUMNS: [On; 10] = [
     On::Pause,
 ];
 
-/// Records of one scenario: several systems, or several seeds.
+/// Records of one scenario: several systems, or several seeds, of which the first is explained.
 pub fn html(records: &[&RunRecord]) -> Result<String, PlotError> {
     let Some(first) = records.first() else { return Err(PlotError("there is no record".to_string())) };
     let mut page = String::new();
@@ -46,7 +47,11 @@ pub fn html(records: &[&RunRecord]) -> Result<String, PlotError> {
         let theirs = table::references_are(first);
         let _ = write!(page, "\n<h2>Beside what was {theirs}</h2>\n{picture}\n<p class=\"note\">{note}</p>\n");
     }
-    for record in records {
+    let seeds = table::seeds(records.iter().copied());
+    if !seeds.is_empty() {
+        let _ = write!(page, "<pre>{}</pre>\n", escaped(&seeds));
+    }
+    for record in firsts(records) {
         let _ =
             write!(page, "<h2>{}</h2>\n<pre>{}</pre>\n", escaped(&record.system), escaped(&table::run(record, None)));
         for phase in &record.phases {

@@ -10,6 +10,7 @@ use scenarios::record::{Kind, PhaseRecord, RunRecord};
 
 use crate::canvas::{Area, GREY, INK, PlotError, RULE, SHADE, SYSTEMS, bold, nice_step, short, style, text};
 use crate::number::{grouped, percent, scale};
+use crate::seeds::firsts;
 
 const MARGIN: i32 = 24;
 const AXIS_WIDTH: i32 = 62;
@@ -22,8 +23,9 @@ const TIME_AXIS: i32 = 30;
 const FOOTER: i32 = 34;
 const WIDTH: i32 = 1080;
 
-/// All records are of one scenario; phases that a record lacks stay empty.
+/// All records are of one scenario; phases that a record lacks stay empty. Of several seeds the first is drawn.
 pub fn svg(records: &[&RunRecord]) -> Result<String, PlotError> {
+    let records: &[&RunRecord] = &firsts(records);
     let Some(first) = records.first() else { return Err(PlotError("there is no record".to_string())) };
     // A line a system under each phase's name.
     let notes = 22 + 16 * records.len() as i32;

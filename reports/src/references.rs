@@ -1,5 +1,5 @@
-//! Our values over the published ones, on a log scale: a dot each, and a bar from the least to the greatest of several
-//! seeds.
+//! Our values over the published ones, on a log scale: a dot each, the median of several seeds, and a bar from their
+//! least to their greatest.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -7,6 +7,7 @@ use scenarios::record::{Comparison, RunRecord};
 
 use crate::canvas::{GREY, INK, PlotError, RULE, SYSTEMS, style, text};
 use crate::number::{percent, plain};
+use crate::seeds::{Seeds, Spread};
 use crate::table::references_are;
 
 const WIDTH: i32 = 1080;
@@ -22,20 +23,13 @@ const RATIOS: [(f64, &str); 7] =
 
 /// `None` where nothing was published. Records of one scenario; those of one system differ by their seed alone.
 pub(crate) fn svg(records: &[&RunRecord]) -> Result<Option<String>, PlotError> {
-    let mut rows: Vec<(&str, &Comparison, Vec<f64>)> = Vec::new();
-    for record in records {
-        for comparison in &record.references {
-            let Some(ours) = comparison.ours else { continue };
-            let is_same = |(system, other, _): &&mut (&str, &Comparison, Vec<f64>)| {
-                *system == record.system && other.phase == comparison.phase && other.metric == comparison.metric
-            };
-            match rows.iter_mut().find(is_same) {
-                Some((.., values)) => values.push(ours),
-                None => rows.push((&record.system, comparison, vec![ours])),
-            }
-        }
+    let mut rows: Vec<(&str, Comparison, Spread)> = Vec::new();
+    for seeds in Seeds::of_each(records.iter().copied()) {
+        let with_values = seeds
+            .references()
+            .filter_map(|(comparison, spread)| Some((seeds.first().system.as_str(), comparison, spread?)));
+        rows.extend(with_values.filter(|(_, comparison, _)| comparison.reference > 0.0));
     }
-    rows.retain(|(_, comparison, _)| comparison.reference > 0.0);
     if rows.is_empty() {
         return Ok(None);
     }
@@ -54,25 +48,23 @@ pub(crate) fn svg(records: &[&RunRecord]) -> Result<Option<String>, PlotError> {
             root.draw(&PathElement::new(vec![(x, HEADER - 8), (x, height - FOOTER)], ink.stroke_width(1)))?;
         }
         let mut systems: Vec<&str> = Vec::new();
-        for (i, (system, comparison, values)) in rows.iter().enumerate() {
+        for (i, (system, comparison, spread)) in rows.iter().enumerate() {
             if !systems.contains(system) {
                 systems.push(system);
             }
             let colour = SYSTEMS[systems.iter().position(|other| other == system).unwrap_or(0) % SYSTEMS.len()];
             let y = HEADER + ROW * i as i32 + ROW / 2;
-            let mean = values.iter().sum::<f64>() / values.len() as f64;
-            let (least, most) =
-                values.iter().fold((f64::MAX, 0.0), |(least, most): (f64, f64), &v| (least.min(v), most.max(v)));
+            let Spread { median, least, most } = *spread;
             let at = |value: f64| x(value / comparison.reference);
             root.draw(&PathElement::new(vec![(at(least), y), (at(most), y)], colour.stroke_width(3)))?;
             let dot = if comparison.fitted { colour.stroke_width(2) } else { colour.filled() };
-            root.draw(&Circle::new((at(mean), y), 5, dot))?;
+            root.draw(&Circle::new((at(median), y), 5, dot))?;
             let label = format!("{system}, {} {}", comparison.phase, comparison.metric);
             text(&root, (MARGIN, y), &label, style(12, INK).pos(Pos::new(HPos::Left, VPos::Center)))?;
-            let error = percent(mean / comparison.reference - 1.0);
+            let error = percent(median / comparison.reference - 1.0);
             let fitted = if comparison.fitted { ", fitted" } else { "" };
             let words =
-                format!("{} {} for {} ({error}{fitted})", plain(mean), comparison.unit, plain(comparison.reference));
+                format!("{} {} for {} ({error}{fitted})", plain(median), comparison.unit, plain(comparison.reference));
             let right = style(12, INK).pos(Pos::new(HPos::Right, VPos::Center));
             text(&root, (WIDTH - MARGIN, y), &words, right)?;
         }

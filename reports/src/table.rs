@@ -6,6 +6,7 @@ use hwprofiles::Standing;
 use scenarios::record::{Kind, PhaseRecord, RunRecord, Timing};
 
 use crate::number::{grouped, percent, plain, scale, time};
+use crate::seeds::{Seeds, Spread};
 
 /// Columns as wide as their content; the first `left` ones flush left, the others flush right.
 pub fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
@@ -75,6 +76,32 @@ fn references(record: &RunRecord) -> String {
         ]);
     }
     columns(&rows, &[0, 1, 5])
+}
+
+/// What several seeds of each system are held against the references with: their median. Empty where no system has
+/// several; ended by a newline.
+pub fn seeds<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> String {
+    let mut text = String::new();
+    for seeds in Seeds::of_each(records).iter().filter(|seeds| seeds.count() > 1) {
+        let record = seeds.first();
+        let titles = ["phase", "metric", references_are(record), "median", "least", "most", "error", ""];
+        let mut rows = vec![titles.map(str::to_string).to_vec()];
+        for (r, spread) in seeds.references() {
+            let value = |v: f64| format!("{} {}", plain(v), r.unit);
+            let mut row = vec![r.phase.clone(), r.metric.to_string(), value(r.reference)];
+            row.extend(match spread {
+                Some(Spread { median, least, most }) => [median, least, most].map(value),
+                None => ["none", "", ""].map(str::to_string),
+            });
+            row.push(r.relative_error.map_or(String::new(), percent));
+            row.push(if r.fitted { "fitted".to_string() } else { String::new() });
+            rows.push(row);
+        }
+        text += &format!("{}: {}, {} seeds\n\n", record.scenario, record.system, seeds.count());
+        text += &columns(&rows, &[0, 1, 7]);
+        text.push('\n');
+    }
+    text
 }
 
 /// The whole text, ended by a newline.

@@ -113,7 +113,7 @@ fn a_run_as_text() {
 
 #[test]
 fn a_run_as_json_lines() {
-    let text = reports::json_lines(&records()[0]);
+    let text = reports::json_lines([&records()[0]]);
     let some: Vec<&str> = text.lines().filter(|l| l.contains("throughput") || l.contains("duration")).collect();
     insta::assert_snapshot!(some.join("\n"));
 }

@@ -125,6 +125,7 @@ impl<'a> Reader<'a> {
             row: scenario.schema.row.unwrap_or(Row::STRESS_DEFAULT),
             compaction: scenario.schema.compaction.clone(),
             seed: scenario.seed,
+            seeds: scenario.seeds,
             scale: scenario.scale,
             phases,
             faults: scenario.faults.clone(),

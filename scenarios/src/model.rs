@@ -1,5 +1,7 @@
 //! A scenario file as it is written. What it means is checked by [`crate::load`].
 
+use std::num::NonZeroU32;
+
 use hwprofiles::Standing;
 use hwprofiles::quantity::{Duration, Quantity, Rate, Ratio, Size};
 use schemars::JsonSchema;
@@ -23,6 +25,10 @@ pub struct Scenario {
     pub bench: Option<String>,
     #[serde(default = "default_seed")]
     pub seed: u64,
+    /// Simulated with so many seeds, from `seed` on, whose median is the prediction: where few events, such as
+    /// compactions, decide.
+    #[serde(default = "default_seeds")]
+    pub seeds: NonZeroU32,
     pub cluster: Cluster,
     pub loaders: Loaders,
     pub schema: Schema,
@@ -43,6 +49,10 @@ pub struct Scenario {
 
 fn default_seed() -> u64 {
     1
+}
+
+fn default_seeds() -> NonZeroU32 {
+    NonZeroU32::MIN
 }
 
 /// The shape of a scenario file as JSON Schema, for editors; quantities appear as text.

@@ -194,6 +194,18 @@ pub struct Comparison {
     pub fitted: bool,
 }
 
+impl Comparison {
+    /// The same reference beside another value of ours.
+    pub fn against(&self, ours: Option<f64>) -> Self {
+        Self { ours, relative_error: relative_error(ours, self.reference), ..self.clone() }
+    }
+}
+
+/// `None` without a value, and where the reference is 0.
+pub fn relative_error(ours: Option<f64>, reference: f64) -> Option<f64> {
+    ours.filter(|_| reference != 0.0).map(|ours| (ours - reference) / reference)
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckResult {
@@ -281,7 +293,7 @@ fn compare(reference: &Reference, phase: Option<&PhaseRecord>) -> Option<Compari
         unit: reference.metric.unit().to_string(),
         reference: value,
         ours,
-        relative_error: ours.filter(|_| value != 0.0).map(|ours| (ours - value) / value),
+        relative_error: relative_error(ours, value),
         source: reference.source,
         fitted: reference.fitted,
     })

@@ -1,6 +1,7 @@
 //! What can be run: one system under one scenario, with its phases scaled and dealt out to loaders.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use hwprofiles::quantity::{Quantity, Size};
@@ -38,6 +39,8 @@ pub struct Run {
     /// A class; the server's default if absent.
     pub compaction: Option<String>,
     pub seed: u64,
+    /// How many seeds from there on its scenario wants.
+    pub seeds: NonZeroU32,
     pub scale: Scale,
     pub phases: Vec<PhasePlan>,
     pub faults: Vec<Fault>,

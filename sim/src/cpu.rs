@@ -150,6 +150,7 @@ impl CpuModel {
             }
             let retained = pauses.survivors.as_ref().map_or(0, |survivors| survivors.retained.u64());
             model.set_garbage(Work::MemtableInsert, allocated, retained);
+            model.set_garbage(Work::Compaction, pauses.compacted.as_ref().map_or(0, |compacted| compacted.u64()), 0);
         }
         model
     }

@@ -2,7 +2,7 @@
 
 use hwprofiles::Standing;
 use scenarios::model::Budget;
-use scenarios::record::Comparison;
+use scenarios::record::{Comparison, relative_error};
 use scenarios::{Metric, PhaseRecord, Run, RunRecord};
 
 /// What is held against each other.
@@ -40,7 +40,7 @@ fn compare(real: &PhaseRecord, simulated: &PhaseRecord, metric: Metric) -> Optio
         unit: metric.unit().to_string(),
         reference,
         ours,
-        relative_error: ours.filter(|_| reference != 0.0).map(|ours| (ours - reference) / reference),
+        relative_error: relative_error(ours, reference),
         source: Standing::Measured,
         fitted: false,
     })
