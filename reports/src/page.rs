@@ -49,7 +49,7 @@ pub fn html(records: &[&RunRecord]) -> Result<String, PlotError> {
     }
     let seeds = table::seeds(records.iter().copied());
     if !seeds.is_empty() {
-        let _ = write!(page, "<pre>{}</pre>\n", escaped(&seeds));
+        let _ = writeln!(page, "<pre>{}</pre>", escaped(&seeds));
     }
     for record in firsts(records) {
         let _ =
