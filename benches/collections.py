@@ -68,25 +68,25 @@ def solve(rows, values):
 
 
 def log(node, rate, region_mib=2):
-    rows, values, allocated, promoted = [], [], [], 0
+    rows, values, allocated, retained = [], [], [], 0
     previous, begin = None, None
     for c in collected(node):
         if previous and c["kind"] == "Normal" and c["at"] > 60 and "Old" in c:
             seconds = c["at"] - previous["at"]
             mb = region_mib * 2**20 / 1e6
             again = c["Survivor"][0] * mb
-            copied = (c["Survivor"][1] + c["Old"][1] - c["Old"][0]) * mb
-            rows.append([1.0, max(copied - again, 0.0), again])
+            new = (c["Survivor"][1] + c["Old"][1] - c["Old"][0]) * mb - again
+            rows.append([1.0, max(new, 0.0), again])
             values.append(c["ms"])
             allocated.append((c["before"] - previous["after"]) * 2**20 / 1e6 / seconds)
             begin = begin if begin is not None else previous["at"]
-            promoted += copied - again
+            retained += new
         previous = c
     if len(rows) < 10:
         sys.exit("fewer than ten collections to tell from: let it run longer")
     base, first, second = solve(rows, values)
     print(f"{len(rows)} collections: {base:.0f} ms, and {1e3 / first:.0f} MB/s of what is new, {1e3 / second:.0f} MB/s again")
-    print(f"retained: {promoted * 1e3 / (previous['at'] - begin) / rate:.2f} kB a write")
+    print(f"retained: {retained * 1e3 / (previous['at'] - begin) / rate:.2f} kB a write")
     allocated.sort()
     print(f"allocated: {allocated[len(allocated) // 10]:.0f} to {allocated[len(allocated) * 9 // 10]:.0f} MB/s "
           "(nine tenths and one: with and without a compaction)")

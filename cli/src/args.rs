@@ -40,7 +40,8 @@ pub enum Command {
 
 /// Run a scenario in simulation and hold it against its references.
 ///
-/// Writes record.json and plot.svg under OUT/<scenario>/<system>/<seed>/. Two runs with one seed give equal records.
+/// Writes record.json, plot.svg and report.html under OUT/<scenario>/<system>/<seed>/, and a picture and a page of all
+/// systems and seeds under OUT/<scenario>/. Two runs with one seed give equal records.
 #[derive(Debug, Args)]
 pub struct Run {
     /// A name from `orrery list`, or a YAML file.

@@ -22,17 +22,15 @@ struct Row<'a> {
 fn rows(records: &[(RunRecord, Timing)]) -> Vec<Row<'_>> {
     let systems = Seeds::of_each(records.iter().map(|(record, _)| record));
     let row = |of: Reported| {
-        let is_of = |seeds: &&Seeds<'_>| {
+        let of_report = systems.iter().filter(|seeds| {
             let record = seeds.first();
-            let is_there = record.phase(of.phase).is_some();
-            record.bench.as_deref() == Some(of.bench) && record.system == of.system && is_there
-        };
-        let seeds = systems.iter().find(is_of)?;
-        let record = seeds.first();
-        let phase = record.phase(of.phase)?;
+            record.bench.as_deref() == Some(of.bench) && record.system == of.system
+        });
+        let (seeds, record, phase) =
+            of_report.into_iter().find_map(|seeds| Some((seeds, seeds.first(), seeds.first().phase(of.phase)?)))?;
         let value = seeds.value(of.phase, of.metric)?.median;
-        let is_it = |comparison: &Comparison| comparison.phase == of.phase && comparison.metric == of.metric;
-        let published = seeds.references().map(|(comparison, _)| comparison).find(is_it);
+        let published = record.references.iter().find(|c| c.phase == of.phase && c.metric == of.metric);
+        let published = published.map(|comparison| comparison.against(Some(value)));
         let same = records.iter().filter(|(r, _)| (&r.scenario, &r.system) == (&record.scenario, &record.system));
         let wall_s = same.map(|(_, timing)| timing.wall_s).sum();
         Some(Row { of, record, phase, wall_s, value, published })

@@ -7,6 +7,7 @@ use scenarios::record::{Comparison, RunRecord};
 use serde::Serialize;
 
 use crate::number::{percent, plain};
+use crate::seeds::Spread;
 use crate::table::{columns, limit};
 
 /// One workload, in both worlds.
@@ -114,16 +115,10 @@ fn medians(all: &[Validated<'_>]) -> String {
     let mut text = String::new();
     for metric in metrics {
         let of_metric = references(all).filter(|(_, comparison)| comparison.metric == metric);
-        let mut errors: Vec<f64> = of_metric.filter_map(|(_, c)| c.relative_error.map(f64::abs)).collect();
-        errors.sort_by(f64::total_cmp);
-        let middle = errors.len() / 2;
-        let median = match errors.len() {
-            0 => continue,
-            n if n.is_multiple_of(2) => (errors[middle - 1] + errors[middle]) / 2.0,
-            _ => errors[middle],
-        };
-        let named = metric.name();
-        text += &format!("  median error of {named}: {:.1} % over {} values\n", median * 100.0, errors.len());
+        let errors: Vec<f64> = of_metric.filter_map(|(_, c)| c.relative_error.map(f64::abs)).collect();
+        let count = errors.len();
+        let Some(Spread { median, .. }) = Spread::of(errors) else { continue };
+        text += &format!("  median error of {}: {:.1} % over {count} values\n", metric.name(), median * 100.0);
     }
     text
 }
