@@ -119,7 +119,10 @@ pub struct Rescale {
 
 impl Rescale {
     pub fn apply(&self, scale: &mut Scale) {
-        scale.data = self.scale.unwrap_or(scale.data);
+        let data = self.scale.unwrap_or(scale.data);
+        // A time of its own keeps its proportion to the data.
+        scale.time = scale.time.map(|time| Quantity::new(time.f64() * data.f64() / scale.data.f64()));
+        scale.data = data;
         scale.window = self.window.unwrap_or(scale.window);
     }
 }

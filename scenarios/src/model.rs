@@ -279,7 +279,7 @@ pub struct Footprint {
     pub value: Size,
 }
 
-/// Rates of all loaders together.
+/// Rates of all loaders together: from one step to the next higher one, until two in a row break the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
@@ -292,6 +292,17 @@ pub struct Search {
     /// Of writes, or of reads.
     #[schemars(with = "String")]
     pub p99_under: Duration,
+}
+
+impl Search {
+    /// How many there are at most.
+    pub fn steps(&self) -> u64 {
+        ((self.to.f64() - self.from.f64()) / self.step.f64() + 1e-9) as u64 + 1
+    }
+
+    pub fn rate(&self, step: u64) -> f64 {
+        self.from.f64() + step as f64 * self.step.f64()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -12,6 +12,7 @@ use reactor::{Fd, Group, IoClassStats, Remote, Shard, ShardConfig, Work};
 use crate::cpu::Pace;
 use crate::disk::device::{Device, DiskCounters, SharedLimits};
 use crate::disk::faults::DiskFaults;
+use crate::disk::gathering::Gathering;
 use crate::disk::image::{PendingWrite, Watch};
 use crate::disk::page_cache::{PageCache, PageCacheModel};
 use crate::disk::part::channels::Channels;
@@ -67,7 +68,8 @@ pub(crate) type Boot = Rc<dyn Fn(BootContext) -> Pin<Box<dyn Future<Output = ()>
 /// What a descriptor of a host stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Descriptor {
-    File { inode: InodeId, read: bool, write: bool, direct: bool, dsync: bool },
+    /// `gathers`: what comes once a file is as seldom as in full size, see [`crate::disk::gathering`].
+    File { inode: InodeId, read: bool, write: bool, direct: bool, dsync: bool, gathers: bool },
     Listener { port: u16 },
     Connection { id: ConnectionId, side: Side },
 }
@@ -133,6 +135,7 @@ pub(crate) struct Host {
     pub devices: RefCell<Vec<Device>>,
     pub page_cache: RefCell<PageCache>,
     pub dirty: RefCell<Dirty>,
+    pub gathering: RefCell<Gathering>,
     /// Threads that read from disks, where those are few.
     pub readers: RefCell<Option<Channels>>,
     pub volume_limits: RefCell<Option<SharedLimits>>,
@@ -177,6 +180,7 @@ impl Host {
                 floor: model.readahead_floor,
             })),
             dirty: RefCell::new(Dirty::new(model.page_cache_bytes, model.trickle_bytes)),
+            gathering: RefCell::new(Gathering::new(model.data_part)),
             readers: RefCell::new(model.read_threads.map(Channels::new)),
             volume_limits: RefCell::new(model.volume_caps.map(SharedLimits::new)),
             descriptors: RefCell::new(Descriptors::default()),

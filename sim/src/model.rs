@@ -201,6 +201,10 @@ pub struct HostModel {
     pub readahead_floor: u64,
     /// A file's dirty pages go to the disk whenever so much of it has gathered.
     pub trickle_bytes: Option<u64>,
+    /// Simulated bytes over real ones: files come as much more often as they are smaller.
+    pub data_part: f64,
+    /// In this folder what comes once a file is done as often as files come: a log's syncs are its own.
+    pub log_folder: Option<String>,
     /// Threads that read from disks, one request each at a time; without a number as many as want to.
     pub read_threads: Option<usize>,
     /// The wall clock minus the world's, in ns.
@@ -243,6 +247,8 @@ impl HostModel {
             readahead_bytes: READAHEAD_BYTES,
             readahead_floor: PAGE_BYTES,
             trickle_bytes: None,
+            data_part: 1.0,
+            log_folder: None,
             read_threads: None,
             clock_skew_ns: 0,
             cross_shard_ns: CROSS_SHARD_NS,
@@ -255,6 +261,7 @@ impl HostModel {
     /// credits last.
     pub fn scaled(mut self, data: f64, burst: f64) -> Self {
         self.disks.iter_mut().for_each(|(_, disk)| disk.scale_savings(data, burst));
+        self.data_part = data;
         self.nic.burst_credit *= burst;
         self.page_cache_bytes = (self.page_cache_bytes as f64 * data) as u64;
         if let Some(caps) = &mut self.volume_caps {
@@ -343,6 +350,8 @@ impl HostModel {
             page_cache_bytes: system.memory.as_ref().map_or(0, |memory| memory.plan(instance.ram.u64()).page_cache),
             readahead_bytes: files.map_or(READAHEAD_BYTES, |files| files.readahead.u64()),
             readahead_floor: files.map_or(PAGE_BYTES, |files| files.floor.u64().max(PAGE_BYTES)),
+            data_part: 1.0,
+            log_folder: None,
             read_threads: match &system.threading {
                 Threading::ShardPerCore { .. } => None,
                 Threading::Pool { concurrent_reads, concurrent_compactors, .. } => {

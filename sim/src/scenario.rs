@@ -9,7 +9,6 @@ mod start;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::rc::Rc;
@@ -106,7 +105,8 @@ fn server_model(run: &Run, node: usize) -> HostModel {
     let disks = [("/", &run.data_disk), (cluster::COMMITLOG_DIR, commitlog)];
     let disks = &disks[..1 + usize::from(run.commitlog_disk.is_some())];
     let name = format!("node {}", node + 1);
-    let model = HostModel::from_profiles(&name, &run.instance, &run.system, disks);
+    let mut model = HostModel::from_profiles(&name, &run.instance, &run.system, disks);
+    model.log_folder = Some(cluster::COMMITLOG_DIR.into());
     model.scaled(run.scale.data.f64(), run.burst_part())
 }
 
@@ -327,40 +327,32 @@ impl<'a> Simulation<'a> {
         bound: &scenarios::model::Search,
         progress: &Progress,
     ) -> Result<Vec<PhaseRecord>, RunError> {
-        let rate = |step: u64| bound.from.f64() + step as f64 * bound.step.f64();
-        let mut steps: BTreeMap<u64, PhaseRecord> = BTreeMap::new();
-        let mut found = Vec::new();
-        for (name, side) in self.run.phases[index].reported() {
-            let p99 = |record: &PhaseRecord| {
+        let mut sides: Vec<_> = self.run.phases[index].reported().into_iter().map(|side| (side, Search::default())).collect();
+        // The record of the highest step so far that kept the bound, of each side.
+        let mut found: Vec<Option<PhaseRecord>> = vec![None; sides.len()];
+        for step in 0..bound.steps() {
+            let rate = bound.rate(step);
+            let record = self.drive(index, step + 1, Some(rate), progress)?;
+            for (((name, side), search), found) in sides.iter_mut().zip(&mut found) {
                 let of_side = match side {
                     Some(Side::Write) => Metric::WriteLatencyP99,
                     _ => Metric::ReadLatencyP99,
                 };
-                record.value(of_side).or_else(|| record.value(Metric::LatencyP99))
-            };
-            let mut overloaded = false;
-            let mut search = Search::new(bound.from.f64(), bound.to.f64(), bound.step.f64());
-            while let Some(step) = search.next() {
-                // A step that was too much leaves compactions behind that slower ones before a lower step do not.
-                if overloaded {
-                    self.quiesce(&name)?;
+                let p99 = record.value(of_side).or_else(|| record.value(Metric::LatencyP99));
+                tracing::info!(phase = name, rate, ?p99, "tried");
+                search.tell(step, p99.is_some_and(|ms| ms * 1e6 < bound.p99_under.f64()));
+                if search.best() == Some(step) {
+                    let mut record = record.clone();
+                    record.name = name.clone();
+                    record.further.insert(Metric::MaxThroughput, rate);
+                    *found = Some(record);
                 }
-                let record = match steps.entry(step) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(place) => place.insert(self.drive(index, step + 1, Some(rate(step)), progress)?),
-                };
-                tracing::info!(phase = name, rate = rate(step), p99 = ?p99(record), "tried");
-                let keeps = p99(record).is_some_and(|ms| ms * 1e6 < bound.p99_under.f64());
-                search.tell(step, keeps);
-                overloaded = !keeps;
             }
-            let Some(best) = search.best() else { continue };
-            let mut record = steps[&best].clone();
-            record.name = name;
-            record.further.insert(Metric::MaxThroughput, rate(best));
-            found.push(record);
+            if sides.iter().all(|(_, search)| search.is_over()) {
+                break;
+            }
         }
-        Ok(found)
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Items that the servers' memory for cached rows and memtables holds, by what the system keeps beside each.
@@ -445,6 +437,8 @@ pub fn node_config(run: &Run) -> NodeConfig {
     config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
     config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
     config.reads_every_place = run.system.reads_every_place;
+    config.backlog_counts_all = run.system.backlog_counts_all;
+    config.backlog_every = config.backlog_every.mul_f64(run.scale.data.f64()).max(BACKLOG_EVERY_MIN);
     // As many partitions in a row on one shard, and on one node, as at full size: scans visit as few of both.
     let halvings = ((1.0 / run.scale.data.f64()) as u64).max(1).ilog2() as u8;
     config.ignore_msb = config.ignore_msb.saturating_sub(halvings);
@@ -475,6 +469,8 @@ const SEGMENT_MIN_BYTES: u64 = 1 << 20;
 /// For each virtual CPU that fills it. Memtables are flushed at their scaled size; this is the room for what is written
 /// meanwhile.
 const MEMTABLE_MIN_BYTES: u64 = 1 << 20;
+/// Often enough: flushes of a shard are some ten times as far apart in the smallest runs.
+const BACKLOG_EVERY_MIN: Duration = Duration::from_millis(5);
 
 /// One loader shard: connects, then runs its part of phase after phase.
 async fn drive(

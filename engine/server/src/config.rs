@@ -54,6 +54,9 @@ pub struct NodeConfig {
     pub reads_every_place: bool,
     /// Of the whole node; see `storage::Config`.
     pub backlog_memory_bytes: Option<u64>,
+    /// See `storage::Config`.
+    pub backlog_counts_all: bool,
+    pub backlog_every: Duration,
     pub timeouts: Timeouts,
     /// How long messages to a node may wait for others to leave with. `None`: they do not.
     pub coalescing_window: Option<Duration>,
@@ -99,6 +102,8 @@ impl NodeConfig {
             flush_static_shares: None,
             reads_every_place: false,
             backlog_memory_bytes: None,
+            backlog_counts_all: false,
+            backlog_every: Duration::from_millis(250),
             timeouts: Timeouts::default(),
             coalescing_window: None,
             requests_per_connection_max: 1024,
@@ -183,6 +188,8 @@ impl NodeConfig {
             flush_static_shares: self.flush_static_shares,
             reads_every_place: self.reads_every_place,
             backlog_memory_bytes: self.backlog_memory_bytes.map(share),
+            backlog_counts_all: self.backlog_counts_all,
+            backlog_every: self.backlog_every,
             fault_skip_commitlog_sync: self.fault_skip_commitlog_sync,
             ..storage::Config::new(&self.data_dir, &self.commitlog_dir)
         }

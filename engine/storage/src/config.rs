@@ -42,6 +42,11 @@ pub struct Config {
     pub flush_static_shares: Option<u32>,
     /// What compaction's backlog is held against for its shares; `None`: memtables and cache together.
     pub backlog_memory_bytes: Option<u64>,
+    /// The backlog counts every SSTable of a table, and not only those of tiers that are ripe for compaction, as
+    /// ScyllaDB's did before 5.1.
+    pub backlog_counts_all: bool,
+    /// Between two looks at the backlog; ScyllaDB's `compaction_controller` looks every 250 ms.
+    pub backlog_every: Duration,
     /// Bytes of rows for which a wide partition's own index has an entry (Cassandra's `column_index_size`).
     pub column_index_bytes: u64,
     /// Bytes of all that is cached of SSTables: partitions, index blocks, data blocks.
@@ -88,6 +93,8 @@ impl Config {
             compaction_static_shares: None,
             flush_static_shares: None,
             backlog_memory_bytes: None,
+            backlog_counts_all: false,
+            backlog_every: Duration::from_millis(250),
             column_index_bytes: 64 << 10,
             cache_bytes: 256 << 20,
             index_cache_fraction: 0.5,

@@ -7,6 +7,7 @@ pub mod device;
 mod ebs;
 pub mod faults;
 mod flash;
+pub(crate) mod gathering;
 pub mod image;
 pub mod model;
 pub(crate) mod operations;

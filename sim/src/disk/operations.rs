@@ -64,6 +64,8 @@ const NAME_CALL_NS: u64 = 8_000;
 /// Copying into or out of the page cache, assumed 5 GB/s behind 2 us.
 const CACHED_CALL_NS: u64 = 2_000;
 const CACHED_BYTES_PER_NS: u64 = 5;
+/// The engine writes SSTables in pieces of this size.
+const PIECE_BYTES: u64 = 512 << 10;
 /// The kernel writes dirty pages back in pieces of about this size.
 const WRITE_BACK_BYTES: u64 = 1 << 20;
 /// A journal's transaction: one block.
@@ -127,7 +129,7 @@ impl World {
                 Ok((FileOperation::OnFile { inode, dsync: false }, answer))
             }
             Op::Write { fd, offset, skip } => {
-                let Descriptor::File { inode, write, direct, dsync, .. } = host.descriptors.borrow().get(*fd)? else {
+                let Descriptor::File { inode, write, direct, dsync, gathers, .. } = host.descriptors.borrow().get(*fd)? else {
                     return Err(Errno(libc::EINVAL));
                 };
                 let buf = buf.ok_or(Errno(libc::EFAULT))?;
@@ -144,7 +146,10 @@ impl World {
                 let direct = direct && !host.model.is_buffered;
                 let grows = offset + len > content.size() || content.layout_changed();
                 let mut answer = if direct || dsync {
-                    self.serve_disk(host, at, disk, Direction::Write, place_of(number, *offset), len)
+                    match if gathers { host.gathering.borrow_mut().write(len, PIECE_BYTES) } else { Some(len) } {
+                        Some(len) => self.serve_disk(host, at, disk, Direction::Write, place_of(number, *offset), len),
+                        None => Answer::at(at + CACHED_CALL_NS),
+                    }
                 } else {
                     host.page_cache.borrow_mut().write(number, *offset, len);
                     Answer::at(self.time_cached_write(host, &mut tree, at, inode, len)?)
@@ -156,7 +161,7 @@ impl World {
                 Ok((FileOperation::OnFile { inode, dsync }, answer))
             }
             Op::Fdatasync { fd } => {
-                let Descriptor::File { inode, .. } = host.descriptors.borrow().get(*fd)? else {
+                let Descriptor::File { inode, gathers, .. } = host.descriptors.borrow().get(*fd)? else {
                     return Err(Errno(libc::EINVAL));
                 };
                 let mut tree = host.tree.borrow_mut();
@@ -164,15 +169,21 @@ impl World {
                 let point = tree.content_mut(inode)?.sync_point();
                 let layout_changed = tree.content(inode)?.layout_changed();
                 let dirty = host.dirty.borrow_mut().take(number);
-                let written_at = self.write_back(host, &mut tree, at, inode, number, dirty)?;
+                let written_at = self.write_back(host, &mut tree, at, inode, gathers, dirty)?;
                 tree.hold(inode);
-                let answer = self.flush_disk(host, written_at.max(at), disk, layout_changed);
+                let answer = match gathers && !host.gathering.borrow_mut().sync() {
+                    true => Answer::at(written_at.max(at)),
+                    false => self.flush_disk(host, written_at.max(at), disk, layout_changed),
+                };
                 Ok((FileOperation::Sync { inode, point }, answer))
             }
             Op::SyncDir { path } => {
                 let tree = host.tree.borrow();
                 let (folder, before) = tree.folder_sync_point(path.as_bytes())?;
-                let answer = self.flush_disk(host, at, tree.disk(folder), true);
+                let answer = match gathers(host, path.as_bytes()) && !host.gathering.borrow_mut().sync() {
+                    true => Answer::at(at + NAME_CALL_NS),
+                    false => self.flush_disk(host, at, tree.disk(folder), true),
+                };
                 drop(tree);
                 host.tree.borrow_mut().hold(folder);
                 Ok((FileOperation::SyncFolder { folder, before }, answer))
@@ -220,7 +231,7 @@ impl World {
             let Some((inode, number, bytes)) = due else { break };
             // A file that another was renamed over is gone.
             if tree.is_file(inode, number) {
-                self.write_back(host, tree, at, inode, number, bytes)?;
+                self.write_back(host, tree, at, inode, true, bytes)?;
             }
         }
         let written_back_at = *tree.content_mut(inode)?.written_back_at();
@@ -235,17 +246,20 @@ impl World {
         tree: &mut Tree,
         at: u64,
         inode: InodeId,
-        number: u64,
+        gathers: bool,
         bytes: u64,
     ) -> Result<u64, Errno> {
-        let disk = tree.disk(inode);
+        let (disk, number) = (tree.disk(inode), tree.number(inode));
         let latest = tree.content_mut(inode)?.written_back_at();
         let mut handed = 0;
         while handed < bytes {
             let piece = (bytes - handed).min(WRITE_BACK_BYTES);
-            // One after the other somewhere in the file: where exactly decides no more than the member of a RAID.
-            let answer = self.serve_disk(host, at, disk, Direction::Write, place_of(number, handed), piece);
-            *latest = answer.at.max(*latest);
+            let gathered = if gathers { host.gathering.borrow_mut().write(piece, WRITE_BACK_BYTES) } else { Some(piece) };
+            if let Some(gathered) = gathered {
+                // One after the other somewhere in the file: where exactly decides no more than the member of a RAID.
+                let answer = self.serve_disk(host, at, disk, Direction::Write, place_of(number, handed), gathered);
+                *latest = answer.at.max(*latest);
+            }
             handed += piece;
         }
         Ok(*latest)
@@ -333,6 +347,12 @@ fn release(host: &Host, operation: FileOperation) {
         | FileOperation::SyncFolder { folder: inode, .. } => host.tree.borrow_mut().release(inode),
         FileOperation::OnPath => {}
     }
+}
+
+/// Whether what comes once a file is as seldom on this path as in full size.
+fn gathers(host: &Host, path: &[u8]) -> bool {
+    let is_log = |folder: &String| path.starts_with(folder.as_bytes());
+    host.model.data_part < 1.0 && !host.model.log_folder.as_ref().is_some_and(is_log)
 }
 
 /// Where a file's byte lies on its disk: files begin anywhere, at a page, and lie in one piece.
@@ -462,6 +482,7 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
                 write: flags.write,
                 direct: flags.direct,
                 dsync: flags.dsync,
+                gathers: gathers(host, path.as_bytes()),
             };
             Ok(u64::from(host.descriptors.borrow_mut().add(descriptor).0))
         }

@@ -6,7 +6,6 @@
 //! keeps up with what is written. With a fixed limit in MB/s the shares stay as they are.
 
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 
 use reactor::Group;
 
@@ -15,9 +14,7 @@ use super::strategy::size_tiered::{self, Sized};
 use super::strategy::{Strategy, Way, incremental, leveled};
 use crate::curve::Curve;
 use crate::storage::{Signals, Storage};
-
-/// `backlog_controller` looks as often.
-const INTERVAL: Duration = Duration::from_millis(250);
+use crate::table::Table;
 
 /// `leveled_compaction_backlog_tracker`: a table's size over that of its largest level, when all levels are full.
 const LEVELS_OVER_LARGEST: f64 = 1.111;
@@ -34,20 +31,21 @@ fn log4(x: f64) -> f64 {
 }
 
 /// Each byte is written once more for each tier above it: an SSTable of size S in a table of size T has log4(T / S) to
-/// go. Only tiers that are ripe count.
-fn tiers(items: Vec<Sized>, options: &size_tiered::Options) -> f64 {
+/// go. Only tiers that are ripe count, unless `all` do.
+fn tiers(items: Vec<Sized>, options: &size_tiered::Options, all: bool) -> f64 {
     let total = items.iter().map(|item| item.bytes).sum::<u64>() as f64;
-    let ripe = size_tiered::buckets(items, options).into_iter().filter(|b| b.members.len() >= options.min_threshold);
+    let buckets = size_tiered::buckets(items, options).into_iter();
+    let ripe = buckets.filter(|bucket| all || bucket.members.len() >= options.min_threshold);
     let members = ripe.flat_map(|bucket| bucket.members).filter(|member| member.bytes > 0);
     members.map(|member| member.bytes as f64 * log4(total / member.bytes as f64)).sum()
 }
 
 /// What is too much in a level meets, in the next, up to ten times its bytes.
-fn levels(picture: &Picture, options: &leveled::Options) -> f64 {
+fn levels(picture: &Picture, options: &leveled::Options, all: bool) -> f64 {
     let levels = leveled::levels(picture);
     let mut bytes: Vec<f64> =
         levels.iter().map(|level| level.iter().map(|candidate| candidate.bytes).sum::<u64>() as f64).collect();
-    let mut backlog = tiers(levels[0].iter().map(|candidate| Sized::from(*candidate)).collect(), &options.tiers);
+    let mut backlog = tiers(levels[0].iter().map(|candidate| Sized::from(*candidate)).collect(), &options.tiers, all);
     let Some(highest) = bytes.iter().rposition(|bytes| *bytes > 0.0) else { return backlog };
     let sstable_bytes = options.sstable_bytes as f64;
     let mut target = bytes.iter().sum::<f64>() / LEVELS_OVER_LARGEST;
@@ -67,19 +65,19 @@ fn levels(picture: &Picture, options: &leveled::Options) -> f64 {
     backlog
 }
 
-/// Bytes that the strategy has yet to write until it is content.
-pub(crate) fn backlog_bytes(strategy: &Strategy, picture: &Picture) -> f64 {
+/// Bytes that the strategy has yet to write until it is content, or, with `all`, until one SSTable is left of a tier.
+pub(crate) fn backlog_bytes(strategy: &Strategy, picture: &Picture, all: bool) -> f64 {
     if !strategy.enabled {
         return 0.0;
     }
     let sized = |candidates: &[&Candidate]| candidates.iter().map(|candidate| Sized::from(*candidate)).collect();
     match &strategy.kind {
-        Way::SizeTiered(options) => tiers(picture.sstables.iter().map(Sized::from).collect(), options),
-        Way::Incremental(options) => tiers(incremental::all_runs(picture), &options.tiers),
-        Way::Leveled(options) => levels(picture, options),
+        Way::SizeTiered(options) => tiers(picture.sstables.iter().map(Sized::from).collect(), options, all),
+        Way::Incremental(options) => tiers(incremental::all_runs(picture), &options.tiers, all),
+        Way::Leveled(options) => levels(picture, options, all),
         Way::TimeWindow(options) => {
             let windows = options.windows(&picture.sstables);
-            windows.values().map(|members| tiers(sized(members), &options.tiers)).sum()
+            windows.values().map(|members| tiers(sized(members), &options.tiers, all)).sum()
         }
     }
 }
@@ -87,7 +85,9 @@ pub(crate) fn backlog_bytes(strategy: &Strategy, picture: &Picture) -> f64 {
 pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
     let task = async move {
         loop {
-            reactor::time::sleep(INTERVAL).await;
+            let every = storage.upgrade().map(|storage| storage.config().backlog_every);
+            let Some(every) = every else { return };
+            reactor::time::sleep(every).await;
             let Some(storage) = storage.upgrade().filter(|_| !signals.closed.get()) else { return };
             reactor::set_shares(Group::Compaction, storage.adjust_compaction());
         }
@@ -100,7 +100,9 @@ impl Storage {
     fn adjust_compaction(&self) -> u32 {
         let config = self.config();
         let tables = self.tables_by_id();
-        let backlog: f64 = tables.iter().map(|table| backlog_bytes(&table.strategy(config), &table.picture())).sum();
+        let all = config.backlog_counts_all;
+        let of = |table: &Rc<Table>| backlog_bytes(&table.strategy(config), &table.picture(), all);
+        let backlog: f64 = tables.iter().map(of).sum();
         self.compactions.backlog_bytes.set(backlog as u64);
         let memory = config.backlog_memory_bytes.unwrap_or(config.memtable_limit_bytes + config.cache_bytes);
         let followed = || shares(backlog, memory);
@@ -124,6 +126,10 @@ mod tests {
 
     /// SSTables as (MiB, level, window), each of its own tenth of the ring.
     fn backlog_mib(class: &str, sstables: &[(u64, u32, i64)]) -> u64 {
+        backlog_mib_of(class, sstables, false)
+    }
+
+    fn backlog_mib_of(class: &str, sstables: &[(u64, u32, i64)], all: bool) -> u64 {
         let options = [
             ("class".to_string(), format!("{class}CompactionStrategy")),
             ("min_sstable_size".to_string(), "0".to_string()),
@@ -142,7 +148,7 @@ mod tests {
             busy: false,
         };
         let picture = Picture { sstables: (1..).zip(sstables).map(candidate).collect(), ..Picture::default() };
-        (backlog_bytes(&strategy, &picture) / MIB as f64) as u64
+        (backlog_bytes(&strategy, &picture, all) / MIB as f64) as u64
     }
 
     #[test]
@@ -158,6 +164,9 @@ mod tests {
         assert_eq!(backlog_mib("Incremental", &four), 400);
         // Three are no tier; nor is one that is alone.
         assert_eq!(backlog_mib("SizeTiered", &four[1..]), 0);
+        // Unless all count: 300 log4(300 / 100), and two tiers of one.
+        assert_eq!(backlog_mib_of("SizeTiered", &four[1..], true), 237);
+        assert_eq!(backlog_mib_of("SizeTiered", &[(300, 0, 0), (100, 0, 0)], true), 162);
         // In a table of 16 x 100 each byte of the four is to be written twice.
         assert_eq!(backlog_mib("SizeTiered", &[&four[..], &[(1200, 0, 0)]].concat()), 800);
         // In windows of their own they have nothing to do with each other.
