@@ -46,6 +46,9 @@ pub struct System<C = CostTable> {
     /// Reads look into every place that may have a part of a partition, whatever newer parts hide.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_every_place: bool,
+    /// Flushes have the shares that dirty memory calls for, whatever compactions have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub flush_follows_dirty: bool,
     /// Compaction's backlog counts every SSTable, and not only those of tiers that are ripe.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub backlog_counts_all: bool,
@@ -61,7 +64,8 @@ impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
         let Self { throttles, coalescing_window, pauses, shares, task_quota, task_turn, busy_poll, turn, .. } = self;
-        let Self { one_queue, reads_every_place, backlog_counts_all, shard_aware, start, .. } = self;
+        let Self { one_queue, reads_every_place, flush_follows_dirty, backlog_counts_all, shard_aware, start, .. } =
+            self;
         System {
             name,
             about,
@@ -82,6 +86,7 @@ impl System<CostFile> {
             busy_poll,
             turn,
             reads_every_place,
+            flush_follows_dirty,
             backlog_counts_all,
             shard_aware,
             start,

@@ -69,9 +69,21 @@ pub(crate) type Boot = Rc<dyn Fn(BootContext) -> Pin<Box<dyn Future<Output = ()>
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Descriptor {
     /// `gathers`: what comes once a file is as seldom as in full size, see [`crate::disk::gathering`].
-    File { inode: InodeId, read: bool, write: bool, direct: bool, dsync: bool, gathers: bool },
-    Listener { port: u16 },
-    Connection { id: ConnectionId, side: Side },
+    File {
+        inode: InodeId,
+        read: bool,
+        write: bool,
+        direct: bool,
+        dsync: bool,
+        gathers: bool,
+    },
+    Listener {
+        port: u16,
+    },
+    Connection {
+        id: ConnectionId,
+        side: Side,
+    },
 }
 
 /// Descriptors by number. The upper bits of a number count how often its place was used, so that a stale descriptor

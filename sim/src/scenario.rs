@@ -327,7 +327,8 @@ impl<'a> Simulation<'a> {
         bound: &scenarios::model::Search,
         progress: &Progress,
     ) -> Result<Vec<PhaseRecord>, RunError> {
-        let mut sides: Vec<_> = self.run.phases[index].reported().into_iter().map(|side| (side, Search::default())).collect();
+        let mut sides: Vec<_> =
+            self.run.phases[index].reported().into_iter().map(|side| (side, Search::default())).collect();
         // The record of the highest step so far that kept the bound, of each side.
         let mut found: Vec<Option<PhaseRecord>> = vec![None; sides.len()];
         for step in 0..bound.steps() {
@@ -437,6 +438,7 @@ pub fn node_config(run: &Run) -> NodeConfig {
     config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
     config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
     config.reads_every_place = run.system.reads_every_place;
+    config.flush_follows_dirty = run.system.flush_follows_dirty;
     config.backlog_counts_all = run.system.backlog_counts_all;
     config.backlog_every = config.backlog_every.mul_f64(run.scale.data.f64()).max(BACKLOG_EVERY_MIN);
     // As many partitions in a row on one shard, and on one node, as at full size: scans visit as few of both.
@@ -463,12 +465,11 @@ pub fn node_config(run: &Run) -> NodeConfig {
     config
 }
 
-/// Floors of what is scaled. A flush, and a new segment, take a number of disk operations whatever their size, at
-/// latencies that are not scaled: below these sizes a scaled run would wait for those alone.
+/// Floors of what is scaled. A new segment takes a number of disk operations whatever its size, at latencies that are
+/// not scaled: below this size a scaled run would wait for those alone.
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
-/// For each virtual CPU that fills it. Memtables are flushed at their scaled size; this is the room for what is written
-/// meanwhile.
-const MEMTABLE_MIN_BYTES: u64 = 1 << 20;
+/// For each virtual CPU that fills it: some tens of times what its requests write before a flush has begun.
+const MEMTABLE_MIN_BYTES: u64 = 128 << 10;
 /// Often enough: flushes of a shard are some ten times as far apart in the smallest runs.
 const BACKLOG_EVERY_MIN: Duration = Duration::from_millis(5);
 

@@ -40,6 +40,9 @@ pub struct Config {
     /// (ScyllaDB's `compaction_static_shares` and `memtable_flush_static_shares`); statements have 1000.
     pub compaction_static_shares: Option<u32>,
     pub flush_static_shares: Option<u32>,
+    /// Flushes have the shares that dirty memory calls for, as ScyllaDB's; otherwise those that the room left to writers
+    /// does, and no less than compactions.
+    pub flush_follows_dirty: bool,
     /// What compaction's backlog is held against for its shares; `None`: memtables and cache together.
     pub backlog_memory_bytes: Option<u64>,
     /// The backlog counts every SSTable of a table, and not only those of tiers that are ripe for compaction, as
@@ -92,6 +95,7 @@ impl Config {
             compaction_mb_per_s: None,
             compaction_static_shares: None,
             flush_static_shares: None,
+            flush_follows_dirty: false,
             backlog_memory_bytes: None,
             backlog_counts_all: false,
             backlog_every: Duration::from_millis(250),

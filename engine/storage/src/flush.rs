@@ -154,10 +154,13 @@ impl Storage {
         error
     }
 
-    /// The others get their turn after a quota of work, and flushes the shares that memory calls for. No less than compaction has: writers
-    /// wait for what a flush frees, and for no compaction.
+    /// The others get their turn after a quota of work, and flushes the shares that memory calls for. No less than
+    /// compaction has: writers wait for what a flush frees, and for no compaction.
     async fn give_way(&self) {
-        let called_for = || self.memory().flush_shares().max(self.compactions.shares.get());
+        let called_for = || match self.config().flush_follows_dirty {
+            true => self.memory().flush_shares_by_dirty(),
+            false => self.memory().flush_shares().max(self.compactions.shares.get()),
+        };
         reactor::set_shares(Group::Flush, self.config().flush_static_shares.unwrap_or_else(called_for));
         if reactor::has_used_quota() {
             reactor::time::yield_now().await;

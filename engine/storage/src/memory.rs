@@ -28,6 +28,10 @@ pub(crate) struct Memory {
 /// a flush from being starved, the most leaves statements a fifth of a saturated core.
 const SHARES: Curve = Curve(&[(0.0, 50.0), (0.5, 200.0), (0.8, 1000.0), (1.0, 4000.0)]);
 
+/// The same as ScyllaDB's `flush_controller` has it from 2.2 on: by virtually dirty memory over its limit, which is half
+/// of all that memtables may have, as what is being flushed may be as much again.
+const SHARES_BY_DIRTY: Curve = Curve(&[(0.0, 0.0), (0.6, 10.0), (0.8, 200.0), (1.0, 1000.0)]);
+
 impl Memory {
     /// Whether the largest memtable is to be set aside: the rest of the memory is for what comes in meanwhile.
     pub fn wants_flush(&self) -> bool {
@@ -53,6 +57,12 @@ impl Memory {
     /// Shares at which flushes keep up with the writers.
     pub fn flush_shares(&self) -> u32 {
         SHARES.at(self.active as f64 / self.allowed().max(1) as f64) as u32
+    }
+
+    /// Shares that follow dirty memory alone.
+    pub fn flush_shares_by_dirty(&self) -> u32 {
+        let dirty = self.active + self.flushing.saturating_sub(self.written);
+        (SHARES_BY_DIRTY.at(dirty as f64 / (self.limit / 2).max(1) as f64) as u32).max(1)
     }
 }
 
@@ -141,6 +151,13 @@ mod tests {
             memory.written += (1000 - done) * 4;
         }
         assert!(most_waiting < 2_000, "{most_waiting} of a turn's 1000");
+    }
+
+    #[test]
+    fn shares_follow_dirty_memory() {
+        let at = |active, flushing, written| memory(active, flushing, written).flush_shares_by_dirty();
+        assert_eq!([at(0, 0, 0), at(0, 300, 0), at(100, 300, 0), at(100, 300, 100)], [1, 10, 200, 10]);
+        assert_eq!([at(300, 300, 50), at(600, 300, 0)], [1000, 1000]);
     }
 
     #[test]

@@ -129,7 +129,9 @@ impl World {
                 Ok((FileOperation::OnFile { inode, dsync: false }, answer))
             }
             Op::Write { fd, offset, skip } => {
-                let Descriptor::File { inode, write, direct, dsync, gathers, .. } = host.descriptors.borrow().get(*fd)? else {
+                let Descriptor::File { inode, write, direct, dsync, gathers, .. } =
+                    host.descriptors.borrow().get(*fd)?
+                else {
                     return Err(Errno(libc::EINVAL));
                 };
                 let buf = buf.ok_or(Errno(libc::EFAULT))?;
@@ -146,7 +148,7 @@ impl World {
                 let direct = direct && !host.model.is_buffered;
                 let grows = offset + len > content.size() || content.layout_changed();
                 let mut answer = if direct || dsync {
-                    match if gathers { host.gathering.borrow_mut().write(len, PIECE_BYTES) } else { Some(len) } {
+                    match hand_over(host, gathers, len, PIECE_BYTES) {
                         Some(len) => self.serve_disk(host, at, disk, Direction::Write, place_of(number, *offset), len),
                         None => Answer::at(at + CACHED_CALL_NS),
                     }
@@ -171,18 +173,18 @@ impl World {
                 let dirty = host.dirty.borrow_mut().take(number);
                 let written_at = self.write_back(host, &mut tree, at, inode, gathers, dirty)?;
                 tree.hold(inode);
-                let answer = match gathers && !host.gathering.borrow_mut().sync() {
-                    true => Answer::at(written_at.max(at)),
-                    false => self.flush_disk(host, written_at.max(at), disk, layout_changed),
+                let answer = match is_carried_out(host, gathers) {
+                    true => self.flush_disk(host, written_at.max(at), disk, layout_changed),
+                    false => Answer::at(written_at.max(at)),
                 };
                 Ok((FileOperation::Sync { inode, point }, answer))
             }
             Op::SyncDir { path } => {
                 let tree = host.tree.borrow();
                 let (folder, before) = tree.folder_sync_point(path.as_bytes())?;
-                let answer = match gathers(host, path.as_bytes()) && !host.gathering.borrow_mut().sync() {
-                    true => Answer::at(at + NAME_CALL_NS),
-                    false => self.flush_disk(host, at, tree.disk(folder), true),
+                let answer = match is_carried_out(host, gathers(host, path.as_bytes())) {
+                    true => self.flush_disk(host, at, tree.disk(folder), true),
+                    false => Answer::at(at + NAME_CALL_NS),
                 };
                 drop(tree);
                 host.tree.borrow_mut().hold(folder);
@@ -254,8 +256,7 @@ impl World {
         let mut handed = 0;
         while handed < bytes {
             let piece = (bytes - handed).min(WRITE_BACK_BYTES);
-            let gathered = if gathers { host.gathering.borrow_mut().write(piece, WRITE_BACK_BYTES) } else { Some(piece) };
-            if let Some(gathered) = gathered {
+            if let Some(gathered) = hand_over(host, gathers, piece, WRITE_BACK_BYTES) {
                 // One after the other somewhere in the file: where exactly decides no more than the member of a RAID.
                 let answer = self.serve_disk(host, at, disk, Direction::Write, place_of(number, handed), gathered);
                 *latest = answer.at.max(*latest);
@@ -353,6 +354,15 @@ fn release(host: &Host, operation: FileOperation) {
 fn gathers(host: &Host, path: &[u8]) -> bool {
     let is_log = |folder: &String| path.starts_with(folder.as_bytes());
     host.model.data_part < 1.0 && !host.model.log_folder.as_ref().is_some_and(is_log)
+}
+
+/// What a write of `bytes` hands to the disk now.
+fn hand_over(host: &Host, gathers: bool, bytes: u64, piece: u64) -> Option<u64> {
+    if gathers { host.gathering.borrow_mut().write(bytes, piece) } else { Some(bytes) }
+}
+
+fn is_carried_out(host: &Host, gathers: bool) -> bool {
+    !gathers || host.gathering.borrow_mut().sync()
 }
 
 /// Where a file's byte lies on its disk: files begin anywhere, at a page, and lie in one piece.

@@ -22,6 +22,10 @@ const LEVELS_OVER_LARGEST: f64 = 1.111;
 /// Shares by backlog over memory (`compaction_controller`'s control points, `normalization_factor` 30).
 pub(crate) const COMPACTION: Curve = Curve(&[(0.0, 50.0), (1.5, 100.0), (30.0, 1000.0)]);
 
+/// What each compaction that somebody asked for adds to the backlog over memory, so that it has 200 shares if there is
+/// nothing else: `user_initiated_backlog_tracker` with `backlog_of_shares(200)`.
+const ASKED_FOR: f64 = 1.5 + (200.0 - 100.0) / (1000.0 - 100.0) * (30.0 - 1.5);
+
 pub(crate) fn shares(backlog_bytes: f64, memory_bytes: u64) -> u32 {
     COMPACTION.at(backlog_bytes / memory_bytes.max(1) as f64) as u32
 }
@@ -105,7 +109,8 @@ impl Storage {
         let backlog: f64 = tables.iter().map(of).sum();
         self.compactions.backlog_bytes.set(backlog as u64);
         let memory = config.backlog_memory_bytes.unwrap_or(config.memtable_limit_bytes + config.cache_bytes);
-        let followed = || shares(backlog, memory);
+        let asked_for = self.compactions.asked_for() as f64 * ASKED_FOR * memory as f64;
+        let followed = || shares(backlog + asked_for, memory);
         let shares = config.compaction_static_shares.unwrap_or_else(followed);
         self.compactions.shares.set(shares);
         shares
@@ -154,6 +159,7 @@ mod tests {
     #[test]
     fn shares_by_backlog_over_memory() {
         assert_eq!((shares(0.0, 0), shares(75e6, 100_000_000), shares(3e9, 100_000_000)), (50, 75, 1000));
+        assert_eq!(COMPACTION.at(ASKED_FOR).round(), 200.0);
     }
 
     #[test]

@@ -82,6 +82,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Because somebody asked, and not because a strategy wants it.
+    pub fn is_asked_for(self) -> bool {
+        matches!(self, Kind::Major | Kind::Cleanup | Kind::Scrub | Kind::GarbageCollection)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Kind::Compaction => "compaction",

@@ -80,6 +80,11 @@ pub(crate) struct Compactions {
 }
 
 impl Compactions {
+    /// How many run because somebody asked.
+    pub fn asked_for(&self) -> usize {
+        self.running.borrow().values().filter(|running| running.kind.is_asked_for()).count()
+    }
+
     pub fn start(&self, table: TableId, kind: Kind, bytes_total: u64, reserved_bytes: u64) -> Rc<Running> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
