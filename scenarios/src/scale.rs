@@ -90,7 +90,7 @@ impl Scale {
         part(self.time.unwrap_or(self.data).f64(), full_ns)
     }
 
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.data.f64() >= 1.0
     }
 

@@ -19,7 +19,7 @@ use reactor::sync::Notify;
 use reactor::{Group, Work};
 use scenarios::client::{Client, ClientError, PhaseShare, SharedPhase, Target, create_schema};
 use scenarios::model::{Meanwhile, Quiesce};
-use scenarios::{Kind, Metric, PhaseRecord, Recorder, Run, RunRecord, Side};
+use scenarios::{Kind, Metric, PhasePlan, PhaseRecord, Recorder, Row, Run, RunRecord, Side};
 use server::NodeConfig;
 
 use self::measures::{Measures, of_resources};
@@ -427,7 +427,7 @@ pub fn node_config(run: &Run) -> NodeConfig {
         config.memtable_cleanup_threshold = flush_at.f64();
     }
     let memtables = memory.memtable.max(1);
-    config.memtable_bytes = memtables.max(MEMTABLE_MIN_BYTES * run.instance.vcpus.u64());
+    config.memtable_bytes = memtables + if run.scale.is_full() { 0 } else { in_flight_bytes(run) };
     config.memtable_cleanup_threshold *= memtables as f64 / config.memtable_bytes as f64;
     config.cache_bytes = memory.row_cache;
     if let Some(system) = &run.system.memory {
@@ -468,8 +468,15 @@ pub fn node_config(run: &Run) -> NodeConfig {
 /// Floors of what is scaled. A new segment takes a number of disk operations whatever its size, at latencies that are
 /// not scaled: below this size a scaled run would wait for those alone.
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
-/// For each virtual CPU that fills it: some tens of times what its requests write before a flush has begun.
-const MEMTABLE_MIN_BYTES: u64 = 128 << 10;
+
+/// What clients have under way is not scaled, and next to nothing of a full-size memtable. Scaled ones are flushed at
+/// their scaled size, and have room for it besides: for twice as much, as it is never even over shards.
+fn in_flight_bytes(run: &Run) -> u64 {
+    let threads = |phase: &PhasePlan| phase.workloads.iter().map(|load| u64::from(load.arrival.threads())).sum::<u64>();
+    let most = run.phases.iter().map(threads).max().unwrap_or(0);
+    let row = Row { rows: 1, ..run.table().row };
+    2 * most * u64::from(run.replication_factor) * row.memory_bytes() / u64::from(run.nodes)
+}
 /// Often enough: flushes of a shard are some ten times as far apart in the smallest runs.
 const BACKLOG_EVERY_MIN: Duration = Duration::from_millis(5);
 
