@@ -470,12 +470,12 @@ pub fn node_config(run: &Run) -> NodeConfig {
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
 
 /// What clients have under way is not scaled, and next to nothing of a full-size memtable. Scaled ones are flushed at
-/// their scaled size, and have room for it besides: for twice as much, as it is never even over shards.
+/// their scaled size, and have room for it besides.
 fn in_flight_bytes(run: &Run) -> u64 {
     let threads = |phase: &PhasePlan| phase.workloads.iter().map(|load| u64::from(load.arrival.threads())).sum::<u64>();
     let most = run.phases.iter().map(threads).max().unwrap_or(0);
     let row = Row { rows: 1, ..run.table().row };
-    2 * most * u64::from(run.replication_factor) * row.memory_bytes() / u64::from(run.nodes)
+    most * u64::from(run.replication_factor) * row.memory_bytes() / u64::from(run.nodes)
 }
 /// Often enough: flushes of a shard are some ten times as far apart in the smallest runs.
 const BACKLOG_EVERY_MIN: Duration = Duration::from_millis(5);
