@@ -696,8 +696,8 @@ mod tests {
             let experiment = read_at(&document, &Profiles::embedded(), |scale| scale.data = data).unwrap();
             experiment.runs[0].burst_part()
         };
-        // 600 ms and a warm-up of 600 ms of half an hour.
-        assert_eq!((part("1"), part("1/1000"), part("1/2000")), (1.0, 0.001, 1.2 / 1800.0));
+        // Half an hour behind a warm-up of 100 ms, or 100 ms of it.
+        assert_eq!((part("1"), part("1/1000"), part("1/20000")), (1.0, 1.9e9 / 1800e9, 200e6 / 1800e9));
     }
 
     #[test]
