@@ -468,6 +468,8 @@ pub fn node_config(run: &Run) -> NodeConfig {
 /// Floors of what is scaled. A new segment takes a number of disk operations whatever its size, at latencies that are
 /// not scaled: below this size a scaled run would wait for those alone.
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
+/// Often enough: flushes of a shard are some ten times as far apart in the smallest runs.
+const BACKLOG_EVERY_MIN: Duration = Duration::from_millis(5);
 
 /// What clients have under way is not scaled, and next to nothing of a full-size memtable. Scaled ones are flushed at
 /// their scaled size, and have room for it besides.
@@ -477,8 +479,6 @@ fn in_flight_bytes(run: &Run) -> u64 {
     let row = Row { rows: 1, ..run.table().row };
     most * u64::from(run.replication_factor) * row.memory_bytes() / u64::from(run.nodes)
 }
-/// Often enough: flushes of a shard are some ten times as far apart in the smallest runs.
-const BACKLOG_EVERY_MIN: Duration = Duration::from_millis(5);
 
 /// One loader shard: connects, then runs its part of phase after phase.
 async fn drive(
