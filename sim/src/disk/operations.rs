@@ -352,8 +352,7 @@ fn release(host: &Host, operation: FileOperation) {
 
 /// Whether what comes once a file is as seldom on this path as in full size.
 fn gathers(host: &Host, path: &[u8]) -> bool {
-    let is_log = |folder: &String| path.starts_with(folder.as_bytes());
-    host.model.data_part < 1.0 && !host.model.log_folder.as_ref().is_some_and(is_log)
+    !host.model.log_folder.as_ref().is_some_and(|folder| path.starts_with(folder.as_bytes()))
 }
 
 /// What a write of `bytes` hands to the disk now.

@@ -88,9 +88,8 @@ pub(crate) fn backlog_bytes(strategy: &Strategy, picture: &Picture, all: bool) -
 
 pub(crate) fn spawn(storage: Weak<Storage>, signals: Rc<Signals>) {
     let task = async move {
+        let Some(every) = storage.upgrade().map(|storage| storage.config().backlog_every) else { return };
         loop {
-            let every = storage.upgrade().map(|storage| storage.config().backlog_every);
-            let Some(every) = every else { return };
             reactor::time::sleep(every).await;
             let Some(storage) = storage.upgrade().filter(|_| !signals.closed.get()) else { return };
             reactor::set_shares(Group::Compaction, storage.adjust_compaction());
