@@ -8,7 +8,8 @@
 #                                               what is allocated beside compactions, memtables, CPU by thread
 #
 # Environment: LOADER (the `orrery` that drives; target/release/orrery), WORK (where all of it goes; target/peers/
-# cassandra-3.0.9), OPERATIONS (300000). Needs Java 17 (jcmd and javac too), Maven, unzip and python3.
+# cassandra-3.0.9), OPERATIONS (300000), JAVA (what runs the servers; java, from 11 to 17). Needs Java 17 (jcmd and javac
+# too), Maven, unzip and python3.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,6 +18,7 @@ work=${WORK:-target/peers/cassandra-3.0.9}
 mkdir -p "$work"
 work=$(realpath "$work")
 operations=${OPERATIONS:-300000}
+java=${JAVA:-java}
 started=()
 finish() { for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done; }
 trap finish EXIT
@@ -65,7 +67,7 @@ change("utils/memory/SlabAllocator.java", ("((DirectBuffer) region.data).cleaner
        "org.apache.cassandra.io.util.FileUtils.clean(region.data);"))
 change("utils/concurrent/Locks.java", ("unsafe.monitorEnter(object);", "{}"), ("unsafe.monitorExit(object);", "{}"))
 P
-        javac -nowarn --add-exports java.base/sun.nio.ch=ALL-UNNAMED -cp 'lib/*' -d patched.new \
+        javac -nowarn -source 11 -target 11 --add-exports java.base/sun.nio.ch=ALL-UNNAMED -cp 'lib/*' -d patched.new \
             $(find sources -name '*.java') 2>/dev/null
         mv patched.new patched
     }
@@ -76,8 +78,10 @@ up() { # NODE ADDRESS HEAP
     local node=$work/$1 address=$2 heap=$3 open=() module package
     rm -rf "$node"
     mkdir -p "$node/conf" "$node/data" "$node/logs"
+    # Cassandra sets a security manager of its own; from Java 12 on it has to be allowed to.
+    "$java" -version 2>&1 | grep -q 'version "11' || open+=(-Djava.security.manager=allow)
     for module in java.base java.management java.rmi jdk.management jdk.unsupported; do
-        for package in $(java --describe-module $module | awk '$1 == "qualified" { print $3 }
+        for package in $("$java" --describe-module $module | awk '$1 == "qualified" { print $3 }
                 $1 == "exports" || $1 == "contains" { print $2 }' | sort -u); do
             open+=("--add-opens=$module/$package=ALL-UNNAMED" "--add-exports=$module/$package=ALL-UNNAMED")
         done
@@ -112,12 +116,12 @@ Y
 <root level="INFO"><appender-ref ref="F"/></root></configuration>
 L
     # The collector's options are the report's.
-    java -javaagent:"$work"/lib/jamm-0.3.0.jar -XX:+UseG1GC -XX:MaxGCPauseMillis=500 -XX:G1RSetUpdatingPauseTimePercent=5 \
+    "$java" -javaagent:"$work"/lib/jamm-0.3.0.jar -XX:+UseG1GC -XX:MaxGCPauseMillis=500 -XX:G1RSetUpdatingPauseTimePercent=5 \
         -XX:InitiatingHeapOccupancyPercent=70 -XX:+AlwaysPreTouch -XX:+PerfDisableSharedMem -Xss256k -Xms"$heap" -Xmx"$heap" \
-        -Xlog:gc*:file="$node/logs/gc.log" "${open[@]}" -Djava.security.manager=allow -Djava.version=1.8.0_121 \
+        -Xlog:gc*,gc+phases=debug:file="$node/logs/gc.log" "${open[@]}" -Djava.version=1.8.0_121 \
         -Dcassandra.config="file://$node/conf/cassandra.yaml" -Dlogback.configurationFile="$node/conf/logback.xml" \
         -Dcassandra.logdir="$node/logs" -Dcassandra.storagedir="$node/data" -Dcassandra-foreground=yes \
-        -Dcassandra.jmx.local.port=$((7198 + ${address##*.})) -Dcassandra.native.epoll.enabled=false \
+        -Dcassandra.native.epoll.enabled=false \
         -Dcassandra.ring_delay_ms=5000 -Dcassandra.skip_wait_for_gossip_to_settle=-1 \
         -cp "$node/conf:$work/patched:$work/lib/*" org.apache.cassandra.service.CassandraDaemon > "$node/logs/stdout.log" 2>&1 &
     echo $! > "$node/pid"
@@ -132,7 +136,7 @@ L
 }
 
 drive() { # ADDRESSES STRESS
-    timeout 900 "$loader" bench --node "$1" "$2 -mode native cql3"
+    timeout "${3:-900}" "$loader" bench --node "$1" "$2 -mode native cql3"
 }
 
 case ${1:-} in
@@ -153,7 +157,8 @@ operations)
 collections)
     prepare
     up n1 127.0.0.1 3840M
-    drive 127.0.0.1 "write duration=${2:-480}s cl=ONE -schema replication(factor=1) -pop seq=1..100000000 -rate threads=64 limit=10000/s" >&2
+    drive 127.0.0.1 "write duration=${2:-480}s cl=ONE -schema replication(factor=1) -pop seq=1..100000000 -rate threads=64 limit=10000/s" \
+        $((${2:-480} + 120)) >&2
     "$here/collections.py" log "$work/n1" 10000 ;;
 *) sed -n '2,/^set/p' "$0" | grep '^#'; exit 2 ;;
 esac

@@ -301,18 +301,19 @@ pub struct Survivors {
     pub copying_again: Option<Figure<Bandwidth>>,
     /// The largest tenuring threshold.
     pub tenuring: Figure<Count>,
+    /// Of a young generation of `young`; in proportion of a smaller one.
     pub desired: Figure<Bytes>,
     /// A collector that aims at this pause collects earlier where it expects a longer one.
     pub target: Option<Figure<Time>>,
-    /// And yet not before so much was allocated.
+    /// And yet not before so much is young.
     pub least: Option<Figure<Bytes>>,
     /// Of a collector that takes the old generation's room from the young one's; absent: each has its own.
     pub shared_heap: Option<SharedHeap>,
 }
 
 /// A heap whose young generation has what the old one leaves (HotSpot's G1,
-/// `G1CollectorPolicy::calculate_young_list_target_length`). When that has grown to `marking` of it, `mixed` collections,
-/// as early as can be, free what is garbage in it.
+/// `G1CollectorPolicy::calculate_young_list_target_length`). When that has grown to `marking` of it, it is marked; that
+/// frees `dead_regions` of its garbage at once, and `mixed` collections, as early as can be, the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharedHeap {
@@ -322,5 +323,7 @@ pub struct SharedHeap {
     pub marking: Figure<Ratio>,
     /// What the old generation has when it was cleared.
     pub live: Figure<Bytes>,
+    /// Of its garbage, what lies in regions with nothing else.
+    pub dead_regions: Figure<Ratio>,
     pub mixed: Figure<Count>,
 }

@@ -53,9 +53,10 @@ pub struct CopyingModel {
     pub first_bytes_per_s: f64,
     pub again_bytes_per_s: f64,
     pub tenuring_max: usize,
-    /// Younger survivors than those that become old take so much at most.
+    /// Younger survivors than those that become old take so much at most, of a young generation of
+    /// `PauseModel::young_bytes`, and in proportion of a smaller one.
     pub desired_bytes: u64,
-    /// Collects as soon as it expects a longer pause, but not before `least_bytes` were allocated.
+    /// Collects as soon as it expects a longer pause, but not before `least_bytes` are young.
     pub target_ns: Option<u64>,
     pub least_bytes: u64,
     /// Takes room from the young generation; `None`: it has its own.
@@ -66,9 +67,11 @@ pub struct CopyingModel {
 pub struct OldModel {
     /// Of both generations, without what is kept free.
     pub room_bytes: u64,
-    /// From here on the next `mixed` collections clear it, down to `live_bytes`.
+    /// From here on it is cleared down to `live_bytes`: `dead_regions` of the garbage when that is marked, the rest by
+    /// the next `mixed` collections.
     pub mark_bytes: u64,
     pub live_bytes: u64,
+    pub dead_regions: f64,
     pub mixed: u64,
 }
 
@@ -340,6 +343,7 @@ impl HostModel {
                         room_bytes: (heap.size.f64() * (1.0 - heap.reserve.f64())) as u64,
                         mark_bytes: (heap.size.f64() * heap.marking.f64()) as u64,
                         live_bytes: heap.live.u64(),
+                        dead_regions: heap.dead_regions.f64(),
                         mixed: heap.mixed.u64().max(1),
                     }),
                 });
