@@ -374,14 +374,18 @@ impl Driver {
         if reactor::processors() == 1 {
             return self.set_off(flight);
         }
-        // Its thread's own work, on whichever processor.
-        if let Some(driver) = self.me.upgrade() {
-            let thread = async move {
-                driver.set_off(flight);
-            };
-            reactor::spawn(reactor::Group::Statement, "client thread", thread);
-        }
+        self.hand_over(move |driver| {
+            driver.set_off(flight);
+        });
         true
+    }
+
+    /// Between the thread of an operation and the one that has its connection: whichever takes over is woken, on
+    /// whichever processor.
+    fn hand_over(&self, work: impl FnOnce(&Self) + 'static) {
+        if let Some(driver) = self.me.upgrade() {
+            reactor::spawn(reactor::Group::Statement, "client thread", async move { work(&driver) });
+        }
     }
 
     /// False, and the operation's thread idle again, if there is no stream for it.
@@ -477,7 +481,14 @@ impl Driver {
         out.len() - begin
     }
 
-    fn end(&self, flight: Flight, outcome: Outcome<'_>) {
+    fn end(&self, flight: Flight, outcome: Outcome<'static>) {
+        if reactor::processors() == 1 {
+            return self.ended(flight, outcome);
+        }
+        self.hand_over(move |driver| driver.ended(flight, outcome));
+    }
+
+    fn ended(&self, flight: Flight, outcome: Outcome<'_>) {
         let ended_ns = reactor::now();
         match outcome {
             Outcome::Failed(kind) => {
