@@ -5,11 +5,12 @@
 #
 #   benches/cassandra-3.0.sh operations         three nodes, QUORUM: bytes and CPU of a write and of a read
 #   benches/cassandra-3.0.sh collections [S]    one node, 10,000 writes/s for S seconds [480]: how fast collections copy,
-#                                               what is allocated beside compactions, memtables, CPU by thread
+#                                               what is allocated beside compactions, what marking frees,
+#                                               memtables, CPU by thread
 #
 # Environment: LOADER (the `orrery` that drives; target/release/orrery), WORK (where all of it goes; target/peers/
-# cassandra-3.0.9), OPERATIONS (300000), JAVA (what runs the servers; java, from 11 to 17). Needs Java 17 (jcmd and javac
-# too), Maven, unzip and python3.
+# cassandra-3.0.9), OPERATIONS (300000), JAVA (what runs the servers; java, of 11 to 17: up to 13 its log tells what
+# remembered sets take). Needs Java 17 (jcmd and javac too), Maven, unzip and python3.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -67,7 +67,8 @@ def solve(rows, values):
     return [a[i][n] / a[i][i] for i in range(n)]
 
 
-def log(node, rate, region_mib=2):
+def log(node, rate):
+    region_mib = int(re.search(r"(?i)heap region size: (\d+)M", open(f"{node}/logs/gc.log").read())[1])
     rows, values, allocated, retained = [], [], [], 0
     previous, begin = None, None
     for c in collected(node):
@@ -90,6 +91,15 @@ def log(node, rate, region_mib=2):
     allocated.sort()
     print(f"allocated: {allocated[len(allocated) // 10]:.0f} to {allocated[len(allocated) * 9 // 10]:.0f} MB/s "
           "(nine tenths and one: with and without a compaction)")
+    # A remark frees dead regions, and mixed collections the rest.
+    for line in open(f"{node}/logs/gc.log", errors="ignore"):
+        if re.search(r"Pause (Remark|Cleanup|Young \((Concurrent Start|Prepare Mixed|Mixed)\)).*->", line):
+            print(" ", re.sub(r"\[info *\]\[gc *\] ", "", line.strip()))
+    updates = [float(avg) for avg in re.findall(r"Update RS \(ms\):.*Avg: *([\d.]+)",
+                                                    open(f"{node}/logs/gc.log", errors="ignore").read())]
+    if late := sorted(updates[len(updates) // 2:]):
+        print(f"remembered sets are updated for {late[0]:.0f} to {late[-1]:.0f} ms, median {late[len(late) // 2]:.0f}, "
+              "in the later half of the collections (Java up to 13)")
     for line in open(f"{node}/logs/system.log"):
         if "standard1" in line and ("Completed flushing" in line or "bytes to" in line):
             print(" ", re.sub(r"\S*/", "", line.strip())[:200])
