@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn the_old_generation_takes_room_from_the_young_one_until_it_is_cleared() {
-        let old = OldModel { room_bytes: 1300 * MB, mark_bytes: 600 * MB, live_bytes: 400 * MB, dead_regions: 0.5, mixed: 2 };
+        let old =
+            OldModel { room_bytes: 1300 * MB, mark_bytes: 600 * MB, live_bytes: 400 * MB, dead_regions: 0.5, mixed: 2 };
         let shared = CopyingModel { least_bytes: 200 * MB, tenuring_max: 1, old: Some(old), ..G1 };
         // 400 MB are old at first: 900 are left for new ones, survivors and copies of the new ones, then less by what
         // became old. The fifth collection finds 640, which marking halves; the next two clear the rest, each as early
