@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hwprofiles::Assumed;
 use indicatif::{ProgressBar, ProgressStyle};
-use scenarios::{Comparison, Metric, Part, Run};
+use scenarios::{Comparison, Metric, Part, Run, RunRecord};
 use serde::Serialize;
 
 use crate::exit::{Code, Failure};
@@ -75,7 +75,7 @@ pub fn run(args: &args::Sensitivity) -> Result<(), Failure> {
     let mut values: Vec<Option<Vec<Comparison>>> = Vec::new();
     for (job, ran) in jobs.iter().zip(done) {
         match (ran, &job.moved) {
-            (Ok(ran), _) => values.push(Some(ran.record.references)),
+            (Ok(ran), _) => values.push(Some(finest(&ran.record))),
             // A figure may be moved to where nothing works any more: that says how much rests on it.
             (Err(error), Moved::Figure(part, figure)) => {
                 eprintln!("{}: {} {}: {error}", job.run.scenario, part.name(), figure.path);
@@ -93,6 +93,19 @@ pub fn run(args: &args::Sensitivity) -> Result<(), Failure> {
     }
     print!("{}", tables(&changes, args.by.f64()));
     Ok(())
+}
+
+/// What a run has beside the published values: of searches the rate between two steps, for most figures move it by less
+/// than a step.
+fn finest(record: &RunRecord) -> Vec<Comparison> {
+    let mut values = record.references.clone();
+    for value in values.iter_mut().filter(|value| value.metric == Metric::MaxThroughput) {
+        let phase = record.phases.iter().find(|phase| phase.name == value.phase);
+        if let Some(between) = phase.and_then(|phase| phase.value(Metric::ThroughputAtBound)) {
+            (value.metric, value.ours) = (Metric::ThroughputAtBound, Some(between));
+        }
+    }
+    values
 }
 
 /// Hidden where nobody looks at a terminal.

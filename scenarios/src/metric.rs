@@ -59,6 +59,9 @@ metrics! {
     LatencyP99Read = "latency_p99_read" in "ms",
     /// The highest rate of a search at which the 99th percentile keeps its bound.
     MaxThroughput = "max_throughput_p99_under_10ms" in "op/s",
+    /// The rate at which the 99th percentile is at that bound, between this step and the next: of use where two runs are
+    /// compared, as no report tells it.
+    ThroughputAtBound = "throughput_at_p99_10ms" in "op/s",
     /// From a request's arrival at its coordinator to the answer's departure; of one node without replicas elsewhere.
     ServerLatencyP99 = "server_latency_p99" in "ms",
     SstablesPerReadP50 = "sstables_per_read_p50" in "count",

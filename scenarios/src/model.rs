@@ -300,8 +300,9 @@ impl Search {
         ((self.to.f64() - self.from.f64()) / self.step.f64() + 1e-9) as u64 + 1
     }
 
-    pub fn rate(&self, step: u64) -> f64 {
-        self.from.f64() + step as f64 * self.step.f64()
+    /// Of a step from 0 on, or of what lies between two.
+    pub fn rate(&self, step: f64) -> f64 {
+        self.from.f64() + step * self.step.f64()
     }
 }
 

@@ -70,6 +70,12 @@ fn part(ratio: f64, full: u64) -> u64 {
     exact.max(u64::from(full > 0))
 }
 
+/// As many partitions in a row on one shard as at full size, where there are `divisor` times as many: scans visit as few
+/// shards.
+pub(crate) fn ignore_msb(full: u8, divisor: u64) -> u8 {
+    full.saturating_sub(divisor.max(1).ilog2() as u8)
+}
+
 impl Default for Scale {
     fn default() -> Self {
         Self::FULL
@@ -154,6 +160,11 @@ impl Scale {
             scaled.duration_ns = Some(whole);
         }
         (warmup, scaled)
+    }
+
+    /// First bits of tokens that do not choose the shard, `full` at full size.
+    pub fn ignore_msb(&self, full: u8) -> u8 {
+        ignore_msb(full, (1.0 / self.data.f64()) as u64)
     }
 
     /// A duration that depends on data, told in full size.

@@ -327,12 +327,12 @@ impl<'a> Simulation<'a> {
         bound: &scenarios::model::Search,
         progress: &Progress,
     ) -> Result<Vec<PhaseRecord>, RunError> {
-        let mut sides: Vec<_> =
-            self.run.phases[index].reported().into_iter().map(|side| (side, Search::default())).collect();
+        let search = || Search::below(bound.p99_under.f64() / 1e6);
+        let mut sides: Vec<_> = self.run.phases[index].reported().into_iter().map(|side| (side, search())).collect();
         // The record of the highest step so far that kept the bound, of each side.
         let mut found: Vec<Option<PhaseRecord>> = vec![None; sides.len()];
         for step in 0..bound.steps() {
-            let rate = bound.rate(step);
+            let rate = bound.rate(step as f64);
             let record = self.drive(index, step + 1, Some(rate), progress)?;
             for (((name, side), search), found) in sides.iter_mut().zip(&mut found) {
                 let of_side = match side {
@@ -341,12 +341,15 @@ impl<'a> Simulation<'a> {
                 };
                 let p99 = record.value(of_side).or_else(|| record.value(Metric::LatencyP99));
                 tracing::info!(phase = name, rate, ?p99, "tried");
-                search.tell(step, p99.is_some_and(|ms| ms * 1e6 < bound.p99_under.f64()));
+                search.tell(step, p99);
                 if search.best() == Some(step) {
                     let mut record = record.clone();
                     record.name = name.clone();
                     record.further.insert(Metric::MaxThroughput, rate);
                     *found = Some(record);
+                }
+                if let (Some(record), Some(crossing)) = (found, search.crossing()) {
+                    record.further.insert(Metric::ThroughputAtBound, bound.rate(crossing));
                 }
             }
             if sides.iter().all(|(_, search)| search.is_over()) {
@@ -441,11 +444,9 @@ pub fn node_config(run: &Run) -> NodeConfig {
     config.flush_follows_dirty = run.system.flush_follows_dirty;
     config.backlog_counts_all = run.system.backlog_counts_all;
     config.backlog_every = config.backlog_every.mul_f64(run.scale.data.f64()).max(BACKLOG_EVERY_MIN);
-    // As many partitions in a row on one shard, and on one node, as at full size: scans visit as few of both.
-    let halvings = ((1.0 / run.scale.data.f64()) as u64).max(1).ilog2() as u8;
-    config.ignore_msb = config.ignore_msb.saturating_sub(halvings);
+    config.ignore_msb = run.scale.ignore_msb(config.ignore_msb);
     if run.replication_factor == run.nodes {
-        // Every node has all the data: fewer tokens leave it as even as it is.
+        // Every node has all the data: fewer tokens leave it as even as it is, and scans visit as few nodes as at full size.
         config.nodes[0].num_tokens = run.scale.amount(u64::from(config.nodes[0].num_tokens)).max(8) as u32;
     }
     config.compaction_small_bytes = run.scale.amount(config.compaction_small_bytes);

@@ -45,7 +45,7 @@ pub use counts::{Coordinated, Counts, CountsView, DRIFT_CLASSES_US, Latency};
 pub use error::QueryError;
 pub use execute::{Client, Outcome};
 pub use journal::{CompactionEntry, Journal, Sampled, TopPartition, Watched};
-pub use node::{Config, IGNORE_MSB, Node, Timeouts};
+pub use node::{Config, Node, Timeouts};
 pub use prepared::LWT_MARK_OPTION;
 pub use replica::ReplicaHandler;
 pub use schema::Change;

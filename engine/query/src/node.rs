@@ -73,9 +73,6 @@ pub struct Config {
     pub ignore_msb: u8,
 }
 
-/// Scylla's default `murmur3_partitioner_ignore_msb_bits`.
-pub const IGNORE_MSB: u8 = 12;
-
 /// Who wants to hear of changes of the schema and of nodes: one per connection that registered for events.
 pub type Listener = Rc<dyn Fn(&Event)>;
 

@@ -96,7 +96,7 @@ impl NodeConfig {
             index_cache_fraction: storage.index_cache_fraction,
             commitlog_segment_bytes: storage.commitlog_segment_bytes,
             commitlog_bytes: storage.commitlog_limit_bytes,
-            ignore_msb: query::IGNORE_MSB,
+            ignore_msb: types::IGNORE_MSB,
             compaction_mb_per_s: None,
             compaction_small_bytes: storage.compaction_small_bytes,
             compaction_static_shares: None,

@@ -30,6 +30,9 @@ impl std::fmt::Display for Token {
     }
 }
 
+/// Scylla's default `murmur3_partitioner_ignore_msb_bits`.
+pub const IGNORE_MSB: u8 = 12;
+
 /// Scylla's biased-token sharding: drop `ignore_msb` top bits of the unsigned position (so that one node's ranges
 /// spread over all its shards), and scale what is left to `shards`. Source: Scylla's
 /// `docs/dev/protocol-extensions.md`, "sharding algorithm".

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::generate::random::{Random, mix64};
+use crate::generate::zipfian::Popularity;
 
 /// A distribution over partition numbers; ranges include both ends and begin at 1 as cassandra-stress numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -77,17 +78,15 @@ pub struct KeyGenerator {
     inserted: Arc<AtomicU64>,
     loader: u64,
     loaders: u64,
-    popular: Option<(Zipfian, Squeeze)>,
+    popular: Option<Popularity>,
 }
 
 impl KeyGenerator {
     pub fn new(keys: Keys) -> Self {
+        let count = keys.count();
         let popular = match keys {
-            Keys::Zipfian { of, .. } => Some((Zipfian::ycsb(), Squeeze::new(of.max(keys.count()), keys.count()))),
-            Keys::Latest { of, .. } => {
-                let of = of.max(keys.count());
-                Some((Zipfian::over(of as f64), Squeeze::new(of, keys.count())))
-            }
+            Keys::Zipfian { from, of, .. } => Some(Popularity::scrambled(from, of.max(count), count)),
+            Keys::Latest { of, .. } => Some(Popularity::by_rank(of.max(count), count)),
             _ => None,
         };
         Self { keys, next: Arc::default(), inserted: Arc::default(), loader: 0, loaders: 1, popular }
@@ -123,107 +122,17 @@ impl KeyGenerator {
                     break from + offset as u64;
                 }
             },
-            Keys::Zipfian { from, to, .. } => from + fnv64(self.rank(random)) % (to - from + 1),
+            Keys::Zipfian { from, .. } => from + self.popular(random),
             Keys::Latest { from, to, .. } => {
                 let last = to + self.inserted.load(Ordering::Relaxed) * self.loaders;
-                last.saturating_sub(self.rank(random)).max(from)
+                last.saturating_sub(self.popular(random)).max(from)
             }
         }
     }
 
-    fn rank(&self, random: &mut Random) -> u64 {
-        self.popular.as_ref().map_or(0, |(zipfian, squeeze)| squeeze.rank(zipfian.draw(random)))
+    fn popular(&self, random: &mut Random) -> u64 {
+        self.popular.as_ref().map_or(0, |popularity| popularity.draw(random))
     }
-}
-
-/// Popularity ranks of a large range on a small one that keeps what a cache sees: the most popular keys stay single
-/// and as popular as they were, and the part of all draws that falls on the more popular so many per cent of keys is
-/// the same from the second step on. Between the two, ranks are squeezed by a power.
-#[derive(Clone, Copy, Debug)]
-struct Squeeze {
-    /// Ranks below stay as they are.
-    single: f64,
-    /// Ranks above are divided by the scale.
-    linear_from: f64,
-    scale: f64,
-    power: f64,
-}
-
-impl Squeeze {
-    /// Most keys that stay single, and the part of the small range that they may be.
-    const SINGLE_MAX: u64 = 1000;
-    const SINGLE_PART: u64 = 20;
-
-    fn new(full: u64, small: u64) -> Self {
-        let scale = small as f64 / full as f64;
-        let single = (small / Self::SINGLE_PART).clamp(1, Self::SINGLE_MAX) as f64;
-        let linear_from = 2.0 * single / scale;
-        let power = core::f64::consts::LN_2 / libm::log(linear_from / single);
-        Self { single, linear_from, scale, power }
-    }
-
-    fn rank(&self, rank: u64) -> u64 {
-        let full = rank as f64;
-        if self.scale >= 0.5 || full < self.single {
-            rank
-        } else if full >= self.linear_from {
-            (full * self.scale) as u64
-        } else {
-            (self.single * libm::pow(full / self.single, self.power)) as u64
-        }
-    }
-}
-
-/// Zipfian ranks after Gray et al., "Quickly generating billion-record synthetic databases", as YCSB uses it.
-#[derive(Clone, Debug)]
-struct Zipfian {
-    items: f64,
-    theta: f64,
-    zeta: f64,
-    alpha: f64,
-    eta: f64,
-}
-
-impl Zipfian {
-    /// YCSB's `ScrambledZipfianGenerator`: 10^10 items, constant 0.99, whose zeta it has written out.
-    fn ycsb() -> Self {
-        Self::new(1e10, 0.99, 26.469_028_201_783_02)
-    }
-
-    /// The same popularity over fewer items: by Euler and Maclaurin the sum of i^-0.99 up to n is n^0.01 / 0.01 plus the
-    /// zeta function at 0.99, which is -99.4235.
-    fn over(items: f64) -> Self {
-        Self::new(items, 0.99, libm::pow(items, 0.01) * 100.0 - 99.4235)
-    }
-
-    fn new(items: f64, theta: f64, zeta: f64) -> Self {
-        let zeta2 = 1.0 + libm::pow(0.5, theta);
-        let eta = (1.0 - libm::pow(2.0 / items, 1.0 - theta)) / (1.0 - zeta2 / zeta);
-        Self { items, theta, zeta, alpha: 1.0 / (1.0 - theta), eta }
-    }
-
-    fn draw(&self, random: &mut Random) -> u64 {
-        let u = random.unit();
-        let uz = u * self.zeta;
-        if uz < 1.0 {
-            return 0;
-        }
-        if uz < 1.0 + libm::pow(0.5, self.theta) {
-            return 1;
-        }
-        (self.items * libm::pow(self.eta * u - self.eta + 1.0, self.alpha)) as u64
-    }
-}
-
-/// FNV-1 over the eight bytes, lowest first, as YCSB's `Utils.fnvhash64` scrambles ranks.
-fn fnv64(mut n: u64) -> u64 {
-    let mut hash: u64 = 0xCBF2_9CE4_8422_2325;
-    for _ in 0..8 {
-        hash ^= n & 0xff;
-        hash = hash.wrapping_mul(1_099_511_628_211);
-        n >>= 8;
-    }
-    hash & (i64::MAX as u64)
 }
 
 /// The blob that partition `number` has as its key: `LEN` bytes, different for every number.
@@ -293,24 +202,6 @@ mod tests {
         draws.iter().for_each(|k| *counts.entry(*k).or_insert(0u32) += 1);
         let hottest = *counts.values().max().unwrap() as f64 / 200_000.0;
         assert!((hottest - 1.0 / 26.469).abs() < 0.002, "{hottest}");
-    }
-
-    /// Of all draws, those on the `part` most popular ranks.
-    fn mass(full: u64, small: u64, part: f64) -> f64 {
-        let (zipfian, squeeze) = (Zipfian::ycsb(), Squeeze::new(full, small));
-        let mut random = Random::new(11, 0);
-        let limit = (small as f64 * part) as u64;
-        (0..100_000).filter(|_| squeeze.rank(zipfian.draw(&mut random)) < limit).count() as f64 / 1e5
-    }
-
-    #[test]
-    fn a_squeezed_zipfian_fills_a_cache_as_the_full_one_does() {
-        for part in [0.05, 0.1, 0.3] {
-            let (full, small) = (mass(1_000_000_000, 1_000_000_000, part), mass(1_000_000_000, 200_000, part));
-            assert!((full - small).abs() < 0.01, "{part}: {full} {small}");
-        }
-        // Without it, half of what hits would miss.
-        assert!(mass(200_000, 200_000, 0.05) < mass(1_000_000_000, 200_000, 0.05) - 0.2);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod keys;
 mod random;
 mod values;
+mod zipfian;
 
 pub use keys::{KeyGenerator, Keys, key_bytes};
 pub use random::{Random, mix64};

@@ -8,21 +8,34 @@
 const BROKEN_MAX: u32 = 2;
 
 /// Of one side of a load.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Search {
-    best: Option<u64>,
+    bound_ms: f64,
+    /// The highest step that kept the bound, and its p99.
+    best: Option<(u64, f64)>,
+    /// Of the step above the best.
+    above_ms: Option<f64>,
     broken: u32,
 }
 
 impl Search {
-    /// The next step up kept the bound, or not.
-    pub fn tell(&mut self, step: u64, keeps: bool) {
+    pub fn below(bound_ms: f64) -> Self {
+        Self { bound_ms, best: None, above_ms: None, broken: 0 }
+    }
+
+    /// The next step up and its p99, if it answered anything.
+    pub fn tell(&mut self, step: u64, p99_ms: Option<f64>) {
         if self.is_over() {
             return;
         }
-        self.broken = if keeps { 0 } else { self.broken + 1 };
-        if keeps {
-            self.best = Some(step);
+        match p99_ms {
+            Some(ms) if ms < self.bound_ms => {
+                (self.best, self.above_ms, self.broken) = (Some((step, ms)), None, 0);
+            }
+            _ => {
+                self.above_ms = if self.broken == 0 { p99_ms } else { self.above_ms };
+                self.broken += 1;
+            }
         }
     }
 
@@ -32,7 +45,13 @@ impl Search {
 
     /// The highest step that kept the bound.
     pub fn best(&self) -> Option<u64> {
-        self.best
+        self.best.map(|(step, _)| step)
+    }
+
+    /// Where between two steps p99 would be at its bound, if it grew by the same ratio all the way from one to the next.
+    pub fn crossing(&self) -> Option<f64> {
+        let ((best, below), above) = (self.best?, self.above_ms?);
+        Some(best as f64 + libm::log(self.bound_ms / below) / libm::log(above / below))
     }
 }
 
@@ -42,10 +61,10 @@ mod tests {
 
     /// The best of the steps and how many of them were tried.
     fn find(keeps: &[bool]) -> (Option<u64>, usize) {
-        let mut search = Search::default();
+        let mut search = Search::below(10.0);
         let tried = (0..).zip(keeps).take_while(|(step, keeps)| {
             let goes_on = !search.is_over();
-            search.tell(*step, **keeps);
+            search.tell(*step, Some(if **keeps { 9.0 } else { 11.0 }));
             goes_on
         });
         let tried = tried.count();
@@ -58,5 +77,22 @@ mod tests {
         assert_eq!(find(&[true, false, true, false, false, true]), (Some(2), 5));
         assert_eq!(find(&[false, false, true]), (None, 2));
         assert_eq!(find(&[true, true]), (Some(1), 2));
+    }
+
+    #[test]
+    fn the_bound_is_crossed_between_the_best_step_and_the_next() {
+        let crossing = |p99: &[f64]| {
+            let mut search = Search::below(10.0);
+            (0..).zip(p99).for_each(|(step, p99)| search.tell(step, Some(*p99)));
+            search.crossing()
+        };
+        assert!((crossing(&[5.0, 8.0, 12.5, 40.0]).unwrap() - 1.5).abs() < 1e-12);
+        // One that broke it by chance is not the one above the best.
+        assert!((crossing(&[5.0, 11.0, 8.0, 12.5, 40.0]).unwrap() - 2.5).abs() < 1e-12);
+        assert_eq!(crossing(&[5.0, 8.0]), None);
+        assert_eq!(crossing(&[11.0, 12.0]), None);
+        let mut silent = Search::below(10.0);
+        [Some(8.0), None, None].into_iter().zip(0..).for_each(|(p99, step)| silent.tell(step, p99));
+        assert_eq!((silent.best(), silent.crossing()), (Some(0), None));
     }
 }
