@@ -118,6 +118,11 @@ pub struct Rescale {
 }
 
 impl Rescale {
+    /// Whether the scale is not the one that the scenario's author chose.
+    pub fn is_chosen(&self) -> bool {
+        self.scale.is_some()
+    }
+
     pub fn apply(&self, scale: &mut Scale) {
         let data = self.scale.unwrap_or(scale.data);
         // A time of its own keeps its proportion to the data.

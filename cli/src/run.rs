@@ -37,6 +37,9 @@ pub fn check(args: &args::Check) -> Result<(), Failure> {
     for name in names {
         let experiment = read(name, &profiles, |_| ())?;
         println!("{name}: {} phases, {} systems, valid", experiment.scenario.phases.len(), experiment.runs.len());
+        for note in experiment.runs.iter().filter_map(sim::scenario::scale_note) {
+            println!("  {note}");
+        }
     }
     Ok(())
 }
@@ -71,6 +74,9 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
             ));
         }
         for run in experiment.runs.into_iter().filter(wanted) {
+            if let Some(note) = sim::scenario::scale_note(&run).filter(|_| args.scale.is_chosen()) {
+                tracing::warn!("{note}");
+            }
             for seed in seeds(&run, args) {
                 let bar = bars.add(ProgressBar::new(1000));
                 bar.set_style(

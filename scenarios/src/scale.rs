@@ -17,7 +17,8 @@
 //! 3. A range keeps at least 1,000 partitions, or its own number.
 //!
 //! What clients have under way is not scaled. Where a scaled memtable holds no more than that, as of 2,400 threads at
-//! 1/2000 on servers with 15 GiB, its flushes are as large as the clients' bursts, and writes are not those of full size.
+//! 1/2000 on servers with 15 GiB, its flushes are as large as the clients' bursts, and writes are not those of full size:
+//! `orrery check` tells where, and so does a run whose scale was chosen for it.
 
 use hwprofiles::quantity::{Duration, Quantity, Ratio};
 use serde::{Deserialize, Serialize};

@@ -4,6 +4,7 @@
 //! here knows what was published: references are held against the record only after the run.
 
 mod measures;
+mod node_config;
 mod search;
 mod start;
 
@@ -14,17 +15,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hwprofiles::CommitlogSync;
 use reactor::sync::Notify;
 use reactor::{Group, Work};
 use scenarios::client::{Client, ClientError, PhaseShare, SharedPhase, Target, create_schema};
 use scenarios::model::{Meanwhile, Quiesce};
-use scenarios::{Kind, Metric, PhasePlan, PhaseRecord, Recorder, Row, Run, RunRecord, Side};
-use server::NodeConfig;
+use scenarios::{Kind, Metric, PhaseRecord, Recorder, Run, RunRecord, Side};
 
 use self::measures::{Measures, of_resources};
+pub use self::node_config::{node_config, scale_note};
 use self::search::Search;
-use crate::cluster::{self, Cluster, address};
+use crate::cluster::{self, Cluster};
 use crate::usage::{self, Watch};
 use crate::{HostCounters, HostId, HostModel, NetworkModel, Settings, World};
 
@@ -419,66 +419,6 @@ impl<'a> Simulation<'a> {
     fn counters(&self) -> Vec<HostCounters> {
         self.servers.iter().chain(&self.loaders).map(|&host| self.world.host_counters(host)).collect()
     }
-}
-
-/// What all nodes have in common, real ones too; the cluster gives addresses and folders.
-pub fn node_config(run: &Run) -> NodeConfig {
-    let memory = run.memory();
-    let mut config = NodeConfig::single(address(0), cluster::DATA_DIR);
-    config.cluster_name = run.scenario.clone();
-    if let Some(flush_at) = run.system.memory.as_ref().and_then(|memory| memory.flush_at.as_ref()) {
-        config.memtable_cleanup_threshold = flush_at.f64();
-    }
-    let memtables = memory.memtable.max(1);
-    config.memtable_bytes = memtables + if run.scale.is_full() { 0 } else { in_flight_bytes(run) };
-    config.memtable_cleanup_threshold *= memtables as f64 / config.memtable_bytes as f64;
-    config.cache_bytes = memory.row_cache;
-    if let Some(system) = &run.system.memory {
-        config.index_cache_fraction = run.index_cache_fraction();
-        // What rows have is told in the engine's bytes; what they are held against is not.
-        config.backlog_memory_bytes = system.overhead.as_ref().map(|_| memory.engine);
-    }
-    config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
-    config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
-    config.reads_every_place = run.system.reads_every_place;
-    config.flush_follows_dirty = run.system.flush_follows_dirty;
-    config.backlog_counts_all = run.system.backlog_counts_all;
-    config.backlog_every = config.backlog_every.mul_f64(run.scale.data.f64()).max(BACKLOG_EVERY_MIN);
-    config.ignore_msb = run.scale.ignore_msb(config.ignore_msb);
-    if run.replication_factor == run.nodes {
-        // Every node has all the data: fewer tokens leave it as even as it is, and scans visit as few nodes as at full size.
-        config.nodes[0].num_tokens = run.scale.amount(u64::from(config.nodes[0].num_tokens)).max(8) as u32;
-    }
-    config.compaction_small_bytes = run.scale.amount(config.compaction_small_bytes);
-    if let Some(commitlog) = &run.system.commitlog {
-        config.sync = match &commitlog.sync {
-            CommitlogSync::Batch => storage::SyncMode::Batch,
-            CommitlogSync::Periodic(every) => storage::SyncMode::Periodic { every: Duration::from_nanos(every.u64()) },
-        };
-        config.commitlog_segment_bytes = run.scale.amount(commitlog.segment.u64()).max(SEGMENT_MIN_BYTES);
-        config.commitlog_bytes =
-            run.scale.amount(commitlog.total.u64()).max(4 * SEGMENT_MIN_BYTES * u64::from(run.shards().0));
-    }
-    let throttle = run.system.throttles.compaction.as_ref();
-    let window = run.system.coalescing_window.as_ref();
-    config.coalescing_window = window.map(|window| Duration::from_nanos(window.u64()));
-    config.compaction_mb_per_s = throttle.map(|limit| limit.f64() / 1e6);
-    config
-}
-
-/// Floors of what is scaled. A new segment takes a number of disk operations whatever its size, at latencies that are
-/// not scaled: below this size a scaled run would wait for those alone.
-const SEGMENT_MIN_BYTES: u64 = 1 << 20;
-/// Often enough: flushes of a shard are some ten times as far apart in the smallest runs.
-const BACKLOG_EVERY_MIN: Duration = Duration::from_millis(5);
-
-/// What clients have under way is not scaled, and next to nothing of a full-size memtable. Scaled ones are flushed at
-/// their scaled size, and have room for it besides.
-fn in_flight_bytes(run: &Run) -> u64 {
-    let threads = |phase: &PhasePlan| phase.workloads.iter().map(|load| u64::from(load.arrival.threads())).sum::<u64>();
-    let most = run.phases.iter().map(threads).max().unwrap_or(0);
-    let row = Row { rows: 1, ..run.table().row };
-    most * u64::from(run.replication_factor) * row.memory_bytes() / u64::from(run.nodes)
 }
 
 /// One loader shard: connects, then runs its part of phase after phase.
