@@ -6,6 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_util::future::{join, join_all};
 use reactor::Work;
 use reactor::fs;
 use types::{TableDef, Token};
@@ -122,13 +123,14 @@ impl Sstable {
             }
         };
         let corrupt = |component: &str, what: &str| Error::corrupt(&path(component), 0, what);
-        let summary = read_if_there("Summary.db").await?;
-        let filter = read_if_there("Filter.db").await?;
-        let statistics_path = path("Statistics.db");
-        let statistics = fs::read(&statistics_path).await.map_err(Error::io(&statistics_path, "read"))?;
-        let compression = read_if_there("CompressionInfo.db").await?;
-        let crc = if compression.is_some() { None } else { read_if_there("CRC.db").await? };
-        let own = read_if_there("Orrery.crc").await?;
+        // All at the same time: what has just been written waits for the slowest read, not for their sum.
+        let components = ["Summary.db", "Filter.db", "Statistics.db", "CompressionInfo.db", "CRC.db", "Orrery.crc"];
+        let mut read = join_all(components.map(read_if_there)).await.into_iter();
+        let mut next = || read.next().unwrap_or(Ok(None));
+        let (summary, filter, statistics, compression, crc, own) =
+            (next()?, next()?, next()?, next()?, next()?, next()?);
+        let missing = || Error::io(&path("Statistics.db"), "read")(std::io::ErrorKind::NotFound.into());
+        let statistics = statistics.ok_or_else(missing)?;
 
         let empty = Vec::new();
         let small = [
@@ -161,9 +163,11 @@ impl Sstable {
             }
             (None, None) => Layout::Plain { unit: BLOCK, crcs: Vec::new() },
         };
-        let data = BlockFile::open(path("Data.db"), layout, cache.clone(), BlockKind::Data).await?;
         let index_layout = Layout::Plain { unit: BLOCK, crcs: index_crcs };
-        let index = BlockFile::open(path("Index.db"), index_layout, cache.clone(), BlockKind::Index).await?;
+        let open = |component: &str, layout, kind| BlockFile::open(path(component), layout, cache.clone(), kind);
+        let (data, index) =
+            join(open("Data.db", layout, BlockKind::Data), open("Index.db", index_layout, BlockKind::Index)).await;
+        let (data, index) = (data?, index?);
         let (summary, filter) = (summary.transpose()?, filter.transpose()?);
         let summary = match summary {
             Some(summary) if own.is_some() => summary,

@@ -1,10 +1,9 @@
 //! Writes an SSTable, partition by partition and row by row: what is held in memory is a buffer for each file, the
 //! partition's own index and what grows with the number of keys, never a partition.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
+use futures_util::future::{join, join_all, join3};
 use types::{TableDef, Token, vint};
 
 use super::Descriptor;
@@ -67,12 +66,14 @@ impl Writer {
         let compression = Compression::from_options(&def.options.compression);
         let compression = compression.map_err(|what| Error::Config(format!("table {}: {what}", def.name)))?;
         let descriptor = Descriptor::own(folder, generation);
+        let data = Sink::create(descriptor.path("Data.db"), compression);
+        let (data, index) = join(data, Sink::create(descriptor.path("Index.db"), None)).await;
         Ok(Self {
             header: Header::of(&def, stats),
             collector: Collector::new(def.clone()),
             def,
-            data: Sink::create(descriptor.path("Data.db"), compression).await?,
-            index: Sink::create(descriptor.path("Index.db"), None).await?,
+            data: data?,
+            index: index?,
             generation,
             descriptor,
             summary: Summary::default(),
@@ -315,38 +316,15 @@ impl Writer {
         ];
         let bytes = sunk.len + index_sunk.len + small.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
         // All at the same time: a flush waits for the slowest sync, not for their sum.
-        let mut writes: Vec<Write<'_>> = vec![Box::pin(data.finish()), Box::pin(index.finish())];
-        for (component, bytes) in &small {
-            writes.push(Box::pin(write_small(descriptor.path(component), bytes)));
-        }
-        all(writes).await?;
+        let smalls = join_all(small.iter().map(|(component, bytes)| write_small(descriptor.path(component), bytes)));
+        let (data, index, smalls) = join3(data.finish(), index.finish(), smalls).await;
+        [data, index].into_iter().chain(smalls).collect::<Result<(), Error>>()?;
         reactor::fs::sync_dir(&descriptor.folder).await.map_err(Error::io(&descriptor.folder, "sync folder"))?;
         if let Some(watch) = watch {
             watch.finish(def.id, generation);
         }
         Ok(bytes)
     }
-}
-
-type Write<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
-
-/// Runs all to their ends, side by side; the first error.
-async fn all(mut writes: Vec<Write<'_>>) -> Result<(), Error> {
-    let mut result = Ok(());
-    std::future::poll_fn(|context| {
-        writes.retain_mut(|write| match write.as_mut().poll(context) {
-            Poll::Ready(done) => {
-                if result.is_ok() {
-                    result = done;
-                }
-                false
-            }
-            Poll::Pending => true,
-        });
-        if writes.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    result
 }
 
 /// Whether one range ends where the other begins.
