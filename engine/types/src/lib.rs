@@ -41,5 +41,5 @@ pub use literal::quote_identifier;
 pub use partition_key::{partition_key_components, serialize_partition_key, serialize_partition_key_into};
 pub use schema::{ColumnDef, ColumnKind, DroppedColumn, KeyspaceDef, Replication, TableDef, TableId, TableOptions};
 pub use table::TableBuilder;
-pub use token::{IGNORE_MSB, Token, last_of_run, shard_of};
+pub use token::{IGNORE_MSB, Token, last_of_run, shard_of, turn_of};
 pub use type_name::UserTypes;

@@ -37,21 +37,27 @@ pub const IGNORE_MSB: u8 = 12;
 /// spread over all its shards), and scale what is left to `shards`. Source: Scylla's
 /// `docs/dev/protocol-extensions.md`, "sharding algorithm".
 pub fn shard_of(token: Token, shards: u32, ignore_msb: u8) -> u32 {
-    let biased = (token.0 as u64).wrapping_add(1 << 63);
-    let spread = biased.checked_shl(ignore_msb as u32).unwrap_or(0);
-    ((spread as u128 * shards as u128) >> 64) as u32
+    ((turn_of(token, ignore_msb) as u128 * shards as u128) >> 64) as u32
+}
+
+/// How far a token lies in its turn through all shards: the part of the whole turn, times 2^64.
+pub fn turn_of(token: Token, ignore_msb: u8) -> u64 {
+    biased(token).checked_shl(ignore_msb.into()).unwrap_or(0)
+}
+
+/// The position on the ring as an unsigned number.
+fn biased(token: Token) -> u64 {
+    (token.0 as u64).wrapping_add(1 << 63)
 }
 
 /// The last token of those in a row, from `token` on, that are one shard's.
 pub fn last_of_run(token: Token, shards: u32, ignore_msb: u8) -> Token {
     let low_bits = 64u32.saturating_sub(ignore_msb.into());
-    let biased = (token.0 as u64).wrapping_add(1 << 63);
+    let shard = u128::from(shard_of(token, shards, ignore_msb));
     let shards = u128::from(shards);
-    let spread = u128::from(biased.checked_shl(ignore_msb.into()).unwrap_or(0));
-    let shard = (spread * shards) >> 64;
     // Where the next shard begins, or this turn through all of them ends: in what is left of the position, then in all.
     let next = ((shard + 1) << 64).div_ceil(shards).div_ceil(1 << (64 - low_bits));
-    let turn = u128::from(biased) >> low_bits << low_bits;
+    let turn = u128::from(biased(token)) >> low_bits << low_bits;
     Token(((turn + next - 1) as u64).wrapping_sub(1 << 63) as i64)
 }
 

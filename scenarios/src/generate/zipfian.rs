@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use types::Token;
+use types::{Token, shard_of, turn_of};
 
 use crate::generate::keys::key_bytes;
 use crate::generate::random::Random;
@@ -92,10 +92,11 @@ impl Squeeze {
         if self.is_whole() {
             return Vec::new();
         }
-        let single = self.single as u64;
+        let (single, among) = (self.single as u64, small.min(SINGLE_AMONG));
         let ignore_msb = scale::ignore_msb(types::IGNORE_MSB, full / small);
-        let turn = |number: u64| turn(Token::of_key(&key_bytes::<{ Row::KEY_BYTES }>(from + number)), ignore_msb);
-        let mut by_turn: Vec<(u64, u64)> = (0..small.min(SINGLE_AMONG)).map(|number| (turn(number), number)).collect();
+        let token = |number: u64| Token::of_key(&key_bytes::<{ Row::KEY_BYTES }>(from + number));
+        let turn = |number: u64| turn_of(token(number), ignore_msb);
+        let mut by_turn: Vec<(u64, u64)> = (0..among).map(|number| (turn(number), number)).collect();
         by_turn.sort_unstable();
         let mut places = Vec::with_capacity(2 * single as usize);
         places.extend((0..single).map(|rank| {
@@ -103,8 +104,8 @@ impl Squeeze {
             by_turn[at % by_turn.len()].1
         }));
         let mut is_taken = vec![false; single as usize];
-        let between = (SINGLE_AMONG.min(small)..small).chain(0..SINGLE_AMONG.min(small)).filter(|number| {
-            let slot = (u128::from(turn(*number)) * u128::from(single)) >> 64;
+        let between = (among..small).chain(0..among).filter(|number| {
+            let slot = shard_of(token(*number), single as u32, ignore_msb);
             !std::mem::replace(&mut is_taken[slot as usize], true)
         });
         places.extend(between.take(single as usize));
@@ -115,16 +116,11 @@ impl Squeeze {
 /// Single keys are looked for among so many.
 const SINGLE_AMONG: u64 = 1 << 16;
 
-/// How far a token lies in its turn through all shards: the part of a whole turn times 2^64 (see [`types::shard_of`]).
-fn turn(token: Token, ignore_msb: u8) -> u64 {
-    (token.0 as u64).wrapping_add(1 << 63).checked_shl(ignore_msb.into()).unwrap_or(0)
-}
-
-/// The same of the key that has popularity `rank` among YCSB's `records` ones: `user` and the hash of its number, which
+/// The turn of the key that has popularity `rank` among YCSB's `records` ones: `user` and the hash of its number, which
 /// is the hash of its rank (`ScrambledZipfianGenerator.nextValue`, `CoreWorkload.buildKeyName`).
 fn ycsb_turn(rank: u64, records: u64) -> u64 {
     let key = format!("user{}", fnv64(fnv64(rank) % records));
-    turn(Token::of_key(key.as_bytes()), types::IGNORE_MSB)
+    turn_of(Token::of_key(key.as_bytes()), types::IGNORE_MSB)
 }
 
 /// Zipfian ranks after Gray et al., "Quickly generating billion-record synthetic databases", as YCSB uses it.
@@ -206,7 +202,7 @@ mod tests {
     }
 
     fn shard(key: &[u8], ignore_msb: u8) -> u32 {
-        types::shard_of(Token::of_key(key), SHARDS, ignore_msb)
+        shard_of(Token::of_key(key), SHARDS, ignore_msb)
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join3};
 use reactor::Work;
 use reactor::fs;
 use types::{TableDef, Token};
@@ -124,20 +124,22 @@ impl Sstable {
         };
         let corrupt = |component: &str, what: &str| Error::corrupt(&path(component), 0, what);
         // All at the same time: what has just been written waits for the slowest read, not for their sum.
-        let components = ["Summary.db", "Filter.db", "Statistics.db", "CompressionInfo.db", "CRC.db", "Orrery.crc"];
-        let mut read = join_all(components.map(read_if_there)).await.into_iter();
-        let mut next = || read.next().unwrap_or(Ok(None));
-        let (summary, filter, statistics, compression, crc, own) =
-            (next()?, next()?, next()?, next()?, next()?, next()?);
-        let missing = || Error::io(&path("Statistics.db"), "read")(std::io::ErrorKind::NotFound.into());
-        let statistics = statistics.ok_or_else(missing)?;
+        let statistics_path = path("Statistics.db");
+        let ((summary, filter), statistics, (compression, crc, own)) = join3(
+            join(read_if_there("Summary.db"), read_if_there("Filter.db")),
+            fs::read(&statistics_path),
+            join3(read_if_there("CompressionInfo.db"), read_if_there("CRC.db"), read_if_there("Orrery.crc")),
+        )
+        .await;
+        let (summary, filter, compression, crc, own) = (summary?, filter?, compression?, crc?, own?);
+        let statistics = statistics.map_err(Error::io(&statistics_path, "read"))?;
 
         let empty = Vec::new();
         let small = [
             summary.as_ref().unwrap_or(&empty),
             filter.as_ref().unwrap_or(&empty),
             &statistics,
-            crc.as_ref().or(compression.as_ref()).unwrap_or(&empty),
+            compression.as_ref().or(crc.as_ref()).unwrap_or(&empty),
         ];
         let index_crcs = match &own {
             Some(own) => {
