@@ -288,6 +288,23 @@ fn parts_make_the_same_file() {
 }
 
 #[test]
+fn a_compressed_sstable_is_checked_as_such_whatever_lies_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_string();
+    reactor::uring::block_on(async move {
+        let def = table(&[("class", "LZ4Compressor"), ("chunk_length_in_kb", "1")], false);
+        let row = Row { marker: Some(Liveness::live(1)), ..Row::new(at(&[1, 1])) };
+        let partition = Partition { rows: vec![row], ..Partition::new(&1i32.to_be_bytes()) };
+        write(&path, &def, 500, std::slice::from_ref(&partition)).await;
+        std::fs::write(Descriptor::own(&path, 1).path("CRC.db"), b"of another").unwrap();
+        let cache = Rc::new(BlockCache::new(1 << 20, 0.5));
+        let opened = Sstable::open(&path, 1, def, &cache).await.unwrap();
+        assert!(opened.find(Token::of_key(&partition.key), &partition.key).await.unwrap().is_some());
+    })
+    .unwrap();
+}
+
+#[test]
 fn every_compressor_and_chunk_length() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_string();
