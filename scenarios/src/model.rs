@@ -265,7 +265,7 @@ impl Ycsb {
     pub fn keys(self, records: u64) -> Keys {
         match self {
             Ycsb::D => Keys::Latest { from: 1, to: records, of: 0 },
-            _ => Keys::Zipfian { from: 1, to: records, of: 0 },
+            _ => Keys::Zipfian { from: 1, to: records, of: 0, scanned_shards: 0 },
         }
     }
 }

@@ -126,8 +126,8 @@ impl Scale {
             Keys::Sequence { from, to } => Keys::Sequence { from: begin(from), to: end(from, to) },
             Keys::Uniform { from, to } => Keys::Uniform { from: begin(from), to: end(from, to) },
             Keys::Exponential { from, to } => Keys::Exponential { from: begin(from), to: end(from, to) },
-            Keys::Zipfian { from, to, of } => {
-                Keys::Zipfian { from: begin(from), to: end(from, to), of: of.max(keys.count()) }
+            Keys::Zipfian { from, to, of, scanned_shards } => {
+                Keys::Zipfian { from: begin(from), to: end(from, to), of: of.max(keys.count()), scanned_shards }
             }
             Keys::Latest { from, to, of } => {
                 Keys::Latest { from: begin(from), to: end(from, to), of: of.max(keys.count()) }
@@ -148,6 +148,9 @@ impl Scale {
     pub fn workload(&self, full: &Workload, warmup_ns: u64, shards: u32) -> (u64, Workload) {
         let mut scaled = full.clone();
         scaled.keys = self.keys(full.keys, shards);
+        if let Keys::Zipfian { scanned_shards, .. } = &mut scaled.keys {
+            *scanned_shards = if full.mix.scan > 0 { shards } else { 0 };
+        }
         // Who goes through a range once does so in any size.
         let is_once = matches!(full.keys, Keys::Sequence { .. }) && full.operations == Some(full.keys.count());
         scaled.operations = match is_once {

@@ -40,6 +40,9 @@ pub enum Keys {
         /// The number of keys that the range stands for, where it is a scaled one; 0: its own.
         #[serde(default)]
         of: u64,
+        /// Shards of a server, where the keys are those that scans begin at; 0: nothing scans.
+        #[serde(default)]
+        scanned_shards: u32,
     },
     /// YCSB's latest: the last key inserted is the most popular, those before it as a zipfian of constant 0.99 has it.
     Latest {
@@ -85,7 +88,9 @@ impl KeyGenerator {
     pub fn new(keys: Keys) -> Self {
         let count = keys.count();
         let popular = match keys {
-            Keys::Zipfian { from, of, .. } => Some(Popularity::scrambled(from, of.max(count), count)),
+            Keys::Zipfian { from, of, scanned_shards, .. } => {
+                Some(Popularity::scrambled(from, of.max(count), count, scanned_shards))
+            }
             Keys::Latest { of, .. } => Some(Popularity::by_rank(of.max(count), count)),
             _ => None,
         };
@@ -177,8 +182,8 @@ mod tests {
             Keys::Uniform { from: 10, to: 12 },
             Keys::Gaussian { from: 1, to: 100, mean: 95.0, stdev: 20.0 },
             Keys::Exponential { from: 1, to: 50 },
-            Keys::Zipfian { from: 1, to: 1000, of: 0 },
-            Keys::Zipfian { from: 1, to: 1000, of: 1_000_000 },
+            Keys::Zipfian { from: 1, to: 1000, of: 0, scanned_shards: 0 },
+            Keys::Zipfian { from: 1, to: 1000, of: 1_000_000, scanned_shards: 0 },
             Keys::Latest { from: 1, to: 1000, of: 0 },
         ] {
             let (from, to) = keys.range();
@@ -197,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_hottest_zipfian_key_has_its_share() {
-        let draws = draws(Keys::Zipfian { from: 1, to: 100_000, of: 0 }, 200_000);
+        let draws = draws(Keys::Zipfian { from: 1, to: 100_000, of: 0, scanned_shards: 0 }, 200_000);
         let mut counts = std::collections::BTreeMap::new();
         draws.iter().for_each(|k| *counts.entry(*k).or_insert(0u32) += 1);
         let hottest = *counts.values().max().unwrap() as f64 / 200_000.0;

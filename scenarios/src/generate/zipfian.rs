@@ -21,10 +21,11 @@ pub struct Popularity {
 }
 
 impl Popularity {
-    /// YCSB's `ScrambledZipfianGenerator` over `full` keys on the `count` of them that begin at number `from`.
-    pub fn scrambled(from: u64, full: u64, count: u64) -> Self {
+    /// YCSB's `ScrambledZipfianGenerator` over `full` keys on the `count` of them that begin at number `from`. With
+    /// `scanned_shards` the most popular of a squeezed range lie side by side on each shard, and scans from them visit few.
+    pub fn scrambled(from: u64, full: u64, count: u64, scanned_shards: u32) -> Self {
         let squeeze = Squeeze::new(full, count);
-        let places = squeeze.places(from, full, count).into();
+        let places = squeeze.places(from, full, count, scanned_shards).into();
         Self { zipfian: Zipfian::ycsb(), squeeze, places, count, is_scrambled: true }
     }
 
@@ -88,21 +89,26 @@ impl Squeeze {
     /// shards that have YCSB's own keys at full size: which of them share one decides how busy the busiest is. Those
     /// between have a third of all draws, and each stands for thousands of keys, of which every shard has as many as
     /// another: they are at even distances.
-    fn places(&self, from: u64, full: u64, small: u64) -> Vec<u64> {
+    fn places(&self, from: u64, full: u64, small: u64, scanned_shards: u32) -> Vec<u64> {
         if self.is_whole() {
             return Vec::new();
         }
-        let (single, among) = (self.single as u64, small.min(SINGLE_AMONG));
+        let single = self.single as u64;
         let ignore_msb = scale::ignore_msb(types::IGNORE_MSB, full / small);
         let token = |number: u64| Token::of_key(&key_bytes::<{ Row::KEY_BYTES }>(from + number));
-        let turn = |number: u64| turn_of(token(number), ignore_msb);
-        let mut by_turn: Vec<(u64, u64)> = (0..among).map(|number| (turn(number), number)).collect();
-        by_turn.sort_unstable();
-        let mut places = Vec::with_capacity(2 * single as usize);
-        places.extend((0..single).map(|rank| {
-            let at = by_turn.partition_point(|(turn, _)| *turn < ycsb_turn(rank, full));
-            by_turn[at % by_turn.len()].1
-        }));
+        let among = small.min(SINGLE_AMONG);
+        let popular = (0..single).map(|rank| ycsb_token(rank, full));
+        let mut places = match scanned_shards {
+            0 => {
+                let turns = (0..among).map(|number| turn_of(token(number), ignore_msb));
+                at_turns(turns.collect(), popular.map(|token| turn_of(token, types::IGNORE_MSB)))
+            }
+            shards => {
+                let owners = popular.map(|token| shard_of(token, shards, types::IGNORE_MSB));
+                let tokens = (0..small).map(token);
+                side_by_side(tokens.collect(), owners, |token| shard_of(token, shards, ignore_msb))
+            }
+        };
         let mut is_taken = vec![false; single as usize];
         let between = (among..small).chain(0..among).filter(|number| {
             let slot = shard_of(token(*number), single as u32, ignore_msb);
@@ -113,14 +119,35 @@ impl Squeeze {
     }
 }
 
+/// For each of `wanted` the number of the key that has the next turn, of keys with `turns`.
+fn at_turns(turns: Vec<u64>, wanted: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut keys: Vec<(u64, u64)> = turns.into_iter().zip(0..).collect();
+    keys.sort_unstable();
+    wanted.map(|turn| keys[keys.partition_point(|key| key.0 < turn) % keys.len()].1).collect()
+}
+
+/// For each shard that is wanted the number of the next key that it has, of keys with `tokens`, from the lowest token on.
+/// What scans from single keys visit is nothing of a full range, and would be a tenth of one at 1/2000 if they began
+/// anywhere.
+fn side_by_side(tokens: Vec<Token>, wanted: impl Iterator<Item = u32>, shard: impl Fn(Token) -> u32) -> Vec<u64> {
+    let mut keys: Vec<(Token, u64)> = tokens.into_iter().zip(0..).collect();
+    keys.sort_unstable();
+    let next = |shard_wanted: u32, after: &mut usize| {
+        let found = keys.iter().skip(*after).position(|key| shard(key.0) == shard_wanted)?;
+        *after += found + 1;
+        Some(keys[*after - 1].1)
+    };
+    let mut after = std::collections::BTreeMap::new();
+    wanted.filter_map(|shard| next(shard, after.entry(shard).or_insert(0))).collect()
+}
+
 /// Single keys are looked for among so many.
 const SINGLE_AMONG: u64 = 1 << 16;
 
-/// The turn of the key that has popularity `rank` among YCSB's `records` ones: `user` and the hash of its number, which
+/// The token of the key that has popularity `rank` among YCSB's `records` ones: `user` and the hash of its number, which
 /// is the hash of its rank (`ScrambledZipfianGenerator.nextValue`, `CoreWorkload.buildKeyName`).
-fn ycsb_turn(rank: u64, records: u64) -> u64 {
-    let key = format!("user{}", fnv64(fnv64(rank) % records));
-    turn_of(Token::of_key(key.as_bytes()), types::IGNORE_MSB)
+fn ycsb_token(rank: u64, records: u64) -> Token {
+    Token::of_key(format!("user{}", fnv64(fnv64(rank) % records)).as_bytes())
 }
 
 /// Zipfian ranks after Gray et al., "Quickly generating billion-record synthetic databases", as YCSB uses it.
@@ -207,8 +234,8 @@ mod tests {
 
     #[test]
     fn popular_keys_are_on_the_shards_that_have_them_at_full_size() {
-        for small in [200_000, 500_000, 2_000_000] {
-            let popularity = Popularity::scrambled(1, FULL, small);
+        for (small, scanned) in [(200_000, 0), (500_000, 0), (2_000_000, 0), (500_000, SHARDS)] {
+            let popularity = Popularity::scrambled(1, FULL, small, scanned);
             let ignore_msb = scale::ignore_msb(12, FULL / small);
             let is_alike = |rank: u64| {
                 let ycsb = format!("user{}", fnv64(fnv64(rank) % FULL));
@@ -220,9 +247,27 @@ mod tests {
     }
 
     #[test]
+    fn scans_from_single_keys_visit_few_others() {
+        let small = 500_000;
+        let mut tokens: Vec<Token> =
+            (1..=small).map(|number| Token::of_key(&key_bytes::<{ Row::KEY_BYTES }>(number))).collect();
+        tokens.sort_unstable();
+        let visited = |scanned| {
+            let popularity = Popularity::scrambled(1, FULL, small, scanned);
+            let visited: std::collections::BTreeSet<usize> = popularity.places[..1000]
+                .iter()
+                .map(|place| tokens.binary_search(&Token::of_key(&key_bytes::<{ Row::KEY_BYTES }>(1 + place))).unwrap())
+                .flat_map(|begin| begin..begin + 50)
+                .collect();
+            visited.len()
+        };
+        assert!(visited(0) > 40_000 && visited(SHARDS) < 3_000, "{} {}", visited(0), visited(SHARDS));
+    }
+
+    #[test]
     fn squeezed_keys_are_spread_evenly_over_shards() {
         let (small, random) = (200_000, &mut Random::new(11, 0));
-        let popularity = Popularity::scrambled(1, FULL, small);
+        let popularity = Popularity::scrambled(1, FULL, small, 0);
         let between: std::collections::BTreeSet<u64> = popularity.places[1000..].iter().copied().collect();
         assert_eq!(between.len(), 1000);
         let mut draws = [0u32; SHARDS as usize];
