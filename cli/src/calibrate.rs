@@ -29,6 +29,12 @@ pub fn run(args: &args::Calibrate) -> Result<(), Failure> {
     }
     show("server", &found.server);
     show("loading client", &found.loader);
+    if let Some(pace) = found.pace {
+        println!(
+            "the machine did {:.0} pieces of its watch's work a second; CPU goes with the power {:.2} of what one takes",
+            pace.usual, pace.power
+        );
+    }
     println!("profiles `{}` and `{}-bench` in {}", args.name, args.name, args.out.display());
     Ok(())
 }
@@ -133,6 +139,7 @@ fn json(measured: &Measurements, found: &Calibrated) -> serde_json::Value {
         serde_json::json!({"scale": fit.scale, "median_error": fit.median_error(false),
             "median_error_left_out": fit.median_error(true), "prices": prices, "mixes": mixes})
     };
-    serde_json::json!({"date": measured.date, "server": side(&found.server), "loader": side(&found.loader),
-        "rates": measured.rates})
+    let pace = found.pace.map(|pace| serde_json::json!({"pieces_per_s": pace.usual, "power": pace.power}));
+    serde_json::json!({"date": measured.date, "pace": pace, "server": side(&found.server),
+        "loader": side(&found.loader), "rates": measured.rates})
 }

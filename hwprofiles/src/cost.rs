@@ -64,6 +64,9 @@ pub struct Reference {
     /// How often a second the machine did one unchanging piece of work when the costs were found (`orrery calibrate`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yardstick: Option<Figure<Rate>>,
+    /// The costs go with this power of what that piece takes; absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yardstick_power: Option<Figure<Ratio>>,
 }
 
 /// Data that no cache of the processor holds is fetched from memory, and its pages' addresses too: the more there is of
@@ -101,6 +104,12 @@ impl Reference {
     /// GHz x IPC, as [`Instance::vcpu_speed`].
     pub fn speed(&self) -> f64 {
         self.clock.f64() * self.ipc_factor.f64() * self.hyper_thread_factor.f64()
+    }
+
+    /// What multiplies the costs while the machine does `pace` of the yardstick's pieces a second; 1 without a yardstick.
+    pub fn slowness(&self, pace: f64) -> f64 {
+        let power = self.yardstick_power.as_ref().map_or(1.0, |power| power.f64());
+        self.yardstick.as_ref().map_or(1.0, |then| (then.f64() / pace).powf(power))
     }
 }
 

@@ -122,7 +122,7 @@ impl Machine {
     /// `run` on processors that are interrupted as these were beside the real run, and as fast or slow, and others', from
     /// moment to moment as they were in it.
     pub fn under(&self, run: &mut Run, conditions: &Conditions) -> Against {
-        let yardstick = self.system.costs.reference.yardstick.as_ref();
+        let reference = &self.system.costs.reference;
         for (instance, sights) in
             [(&mut run.instance, &conditions.nodes), (&mut run.loader_instance, &conditions.loaders)]
         {
@@ -143,7 +143,7 @@ impl Machine {
                 });
             }
             let moment = |sight: &Sight| Moment {
-                slowness: yardstick.map_or(1.0, |then| then.f64() as f32 / sight.speed),
+                slowness: reference.slowness(f64::from(sight.speed)) as f32,
                 taken_ns: sight.taken_ns,
             };
             let spans = sights.iter().map(|sights| sights.iter().map(moment).collect()).collect();
@@ -151,7 +151,11 @@ impl Machine {
         }
         let seen = conditions.nodes.iter().any(|sights| !sights.is_empty());
         Against {
-            speed: yardstick.filter(|_| seen).map(|then| speed::mean(&conditions.nodes) / then.f64()),
+            speed: reference
+                .yardstick
+                .as_ref()
+                .filter(|_| seen)
+                .map(|_| 1.0 / reference.slowness(speed::mean(&conditions.nodes))),
             taken: [&conditions.nodes, &conditions.loaders].map(|sights| speed::taken(sights)),
         }
     }

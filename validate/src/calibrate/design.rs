@@ -170,11 +170,18 @@ pub fn groups(data: f64) -> Vec<Group> {
             )
         },
         cached("row cache, 5 x 34 B", Row::STRESS_DEFAULT, 50e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
-        cached("row cache, 1 x 8 KiB", row(1, 8 << 10), 10e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
+        // As large rows lie in memory: where no cache of the processor holds them.
+        cached("row cache, 1 x 8 KiB", row(1, 8 << 10), 30e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
+        cached(
+            "row cache, 4 rows of 1 x 2 KiB",
+            Row { rows: 4, ..row(1, 2 << 10) },
+            100e3,
+            vec![step("read, 32 threads", Mix::READ, 32, 8)],
+        ),
         cached(
             "row cache, 10 rows of 1 x 400 B",
             Row { rows: 10, ..row(1, 400) },
-            100e3,
+            400e3,
             vec![step("read, 16 threads", Mix::READ, 16, 8)],
         ),
         on_disk(

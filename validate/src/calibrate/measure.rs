@@ -15,10 +15,10 @@ use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
 use crate::local::{LocalCluster, Nodes};
+use crate::probe;
 use crate::probe::interruptions;
 use crate::speed::{self, Speedometer};
 use crate::usage;
-use crate::{median, probe};
 
 const KEYSPACE: &str = "calibrate";
 /// How long a node that has just said that it is ready is tried.
@@ -44,20 +44,18 @@ pub struct Options {
 }
 
 /// Everything measured: what prices can be fitted to again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurements {
     pub date: String,
     pub host: probe::host::Host,
+    /// Each round of each mix, as the kernel's accounts have its CPU.
     pub server: Vec<Mix>,
     pub loader: Vec<Mix>,
-    /// Operations a second of each mix, and the part of the time that each side's processor was busy.
+    /// Operations a second of the same, and the part of the time that each side's processor was busy.
     pub rates: Vec<Rates>,
-    /// Pieces of [`speed`]'s work a second, the median: at this speed of the machine the mixes took their CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub yardstick: Option<f64>,
-    /// Part of the processors' time that went into interrupts, beside the mixes. The kernel's accounts have it as their
-    /// CPU; taken out of it here, for the simulator interrupts by itself.
+    /// Part of the processors' time that went into interrupts, beside the mixes. The kernel's accounts have it as the
+    /// threads' CPU, and the simulator interrupts by itself.
     #[serde(default)]
     pub interrupted: f64,
 }
@@ -69,7 +67,7 @@ pub struct Rates {
     pub operations_per_s: f64,
     pub server_busy: f64,
     pub loader_busy: f64,
-    /// Of the server's and of the loader's processor meanwhile; 0 where they were not known.
+    /// Pieces of [`speed`]'s work a second, on the server's and on the loader's processor; 0 where they were not known.
     #[serde(default)]
     pub yardstick: [f64; 2],
 }
@@ -119,8 +117,7 @@ impl Looked {
 pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, CalibrateError> {
     let host = probe::host::describe(Duration::from_millis(50))?;
     let date = probe::date::today();
-    let mut all =
-        Measurements { date, host, server: vec![], loader: vec![], rates: vec![], yardstick: None, interrupted: 0.0 };
+    let mut all = Measurements { date, host, server: vec![], loader: vec![], rates: vec![], interrupted: 0.0 };
     let groups = groups(options.data);
     let cpus: Vec<usize> = options.server_cpu.into_iter().chain(options.loader_cpu).collect();
     let _awake = Awake::keep(&cpus).map_err(probe::ProbeError::Asleep)?;
@@ -133,46 +130,8 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
         }
         seen.add(&interruptions::measure(&cpus, WATCH)?)?;
     }
-    all.take_out(seen.interrupted());
-    all.bring_to_one_speed();
-    all.join_rounds();
+    all.interrupted = seen.interrupted();
     Ok(all)
-}
-
-impl Measurements {
-    /// As if every mix had run while the machine was as fast as it was in the middle.
-    fn bring_to_one_speed(&mut self) {
-        let speeds = self.rates.iter().flat_map(|rates| rates.yardstick).filter(|rate| *rate > 0.0).collect();
-        let Some(usual) = median(speeds, f64::total_cmp) else { return };
-        let at = |rate: f64| if rate > 0.0 { rate / usual } else { 1.0 };
-        for ((rates, server), loader) in self.rates.iter().zip(&mut self.server).zip(&mut self.loader) {
-            let [on_server, on_loader] = rates.yardstick.map(at);
-            (server.cpu_ns, loader.cpu_ns) = (server.cpu_ns * on_server, loader.cpu_ns * on_loader);
-        }
-        self.yardstick = Some(usual);
-    }
-
-    /// Of the mixes' CPU that part which was interrupts'.
-    fn take_out(&mut self, interrupted: f64) {
-        for mix in self.server.iter_mut().chain(&mut self.loader) {
-            mix.cpu_ns *= 1.0 - interrupted;
-        }
-        self.interrupted = interrupted;
-    }
-
-    /// What all rounds of a mix did and took, as one.
-    fn join_rounds(&mut self) {
-        for mixes in [&mut self.server, &mut self.loader] {
-            let mut joined: Vec<Mix> = Vec::new();
-            for mix in mixes.drain(..) {
-                match joined.iter_mut().find(|other| other.name == mix.name) {
-                    Some(other) => other.add(&mix),
-                    None => joined.push(mix),
-                }
-            }
-            *mixes = joined;
-        }
-    }
 }
 
 /// All mixes of one group, on a node of its own.

@@ -7,6 +7,7 @@ pub mod design;
 pub mod fit;
 mod measure;
 mod nnls;
+mod pace;
 mod system;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use hwprofiles::{CostTable, Profiles};
 
 pub use fit::{Fit, FitError, Found, Price, Residual, fit};
 pub use measure::{Measurements, Options, Rates, run};
+pub use pace::Pace;
 pub use system::systems;
 
 use crate::load::LoadError;
@@ -36,9 +38,10 @@ pub enum CalibrateError {
     Fit(#[from] FitError),
 }
 
-/// The prices of both sides.
+/// The prices of both sides, and the speed of the machine that they hold for; `None` where that was not seen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibrated {
+    pub pace: Option<Pace>,
     pub server: Fit,
     pub loader: Fit,
 }
@@ -60,5 +63,7 @@ pub fn prices(measured: &Measurements) -> Result<Calibrated, CalibrateError> {
     // A client's table has its own kinds of work only, whatever table its prior follows.
     let mut client = of(PRIOR_CLIENT);
     client.retain(|kind, _| measured.loader.iter().any(|mix| mix.work.contains_key(kind)));
-    Ok(Calibrated { server: fit(&measured.server, &of(PRIOR))?, loader: fit(&measured.loader, &client)? })
+    let pace = Pace::of(measured);
+    let [server, loader] = pace::mixes(measured, pace);
+    Ok(Calibrated { pace, server: fit(&server, &of(PRIOR))?, loader: fit(&loader, &client)? })
 }

@@ -7,7 +7,7 @@ use hwprofiles::{Cost, CostTable, Figure, Profiles, Reference, Standing, System}
 
 use super::fit::{Fit, Found};
 use super::measure::Measurements;
-use super::{Calibrated, PRIOR, PRIOR_CLIENT};
+use super::{Calibrated, PRIOR, PRIOR_CLIENT, Pace};
 use crate::probe::profile::{Document, rounded};
 
 /// Both systems' files, in a folder of profiles: `name`, and `name-bench` for the loading client.
@@ -19,7 +19,7 @@ pub fn systems(measured: &Measurements, found: &Calibrated, name: &str) -> Resul
     let server = System {
         name: name.to_string(),
         about: about("orrery"),
-        costs: costs(measured, &found.server, &prior.costs),
+        costs: costs(measured, found.pace, &found.server, &prior.costs),
         ..prior.clone()
     };
     let bench = format!("{name}-bench");
@@ -27,7 +27,7 @@ pub fn systems(measured: &Measurements, found: &Calibrated, name: &str) -> Resul
     let loader = System {
         name: bench.clone(),
         about: about("orrery's loading client"),
-        costs: costs(measured, &found.loader, &client.costs),
+        costs: costs(measured, found.pace, &found.loader, &client.costs),
         ..client.clone()
     };
     let document = |name: &str, system: &System, fit: &Fit| -> Result<Document, serde_yaml::Error> {
@@ -50,7 +50,7 @@ fn text(system: &System, fit: &Fit) -> Result<String, serde_yaml::Error> {
     ))
 }
 
-fn costs(measured: &Measurements, fit: &Fit, prior: &CostTable) -> CostTable {
+fn costs(measured: &Measurements, pace: Option<Pace>, fit: &Fit, prior: &CostTable) -> CostTable {
     let host = &measured.host;
     let source = format!("orrery calibrate on {}", measured.date);
     let cost = |(kind, found): (&String, &Found)| {
@@ -72,7 +72,8 @@ fn costs(measured: &Measurements, fit: &Fit, prior: &CostTable) -> CostTable {
             ipc_factor: Figure::new(1.0, Standing::Assumed, "the processor is its own measure"),
             hyper_thread_factor: Figure::new(rounded(host.hyper_thread_factor), Standing::Measured, &source),
             growth: prior.reference.growth.clone(),
-            yardstick: measured.yardstick.map(|rate| Figure::new(rounded(rate), Standing::Measured, &source)),
+            yardstick: pace.map(|pace| Figure::new(rounded(pace.usual), Standing::Measured, &source)),
+            yardstick_power: pace.map(|pace| Figure::new(rounded(pace.power), Standing::Measured, &source)),
         },
         work: fit.prices.iter().map(cost).collect(),
     }
@@ -122,7 +123,6 @@ mod tests {
             loader: mixes.clone(),
             server: mixes,
             rates: Vec::new(),
-            yardstick: Some(120e3),
             interrupted: 0.02,
         }
     }
