@@ -109,7 +109,7 @@ impl Reference {
     /// What multiplies the costs while the machine does `pace` of the yardstick's pieces a second; 1 without a yardstick.
     pub fn slowness(&self, pace: f64) -> f64 {
         let power = self.yardstick_power.as_ref().map_or(1.0, |power| power.f64());
-        self.yardstick.as_ref().map_or(1.0, |then| (then.f64() / pace).powf(power))
+        self.yardstick.as_ref().map_or(1.0, |then| libm::pow(then.f64() / pace, power))
     }
 }
 

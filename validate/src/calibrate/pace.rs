@@ -48,7 +48,7 @@ impl Pace {
     }
 
     fn brings(&self, cpu_ns: f64, pace: f64) -> f64 {
-        if pace > 0.0 { cpu_ns * (pace / self.usual).powf(self.power) } else { cpu_ns }
+        if pace > 0.0 { cpu_ns * libm::pow(pace / self.usual, self.power) } else { cpu_ns }
     }
 }
 
@@ -57,8 +57,8 @@ fn sides(measured: &Measurements) -> [Vec<Round<'_>>; 2] {
     [(0, &measured.server), (1, &measured.loader)].map(|(side, mixes)| {
         let rounds = measured.rates.iter().zip(mixes).map(|(rates, mix)| Round {
             mix: &mix.name,
-            pace: rates.yardstick[side].ln(),
-            speed: (rates.operations_per_s / mix.cpu_ns).ln(),
+            pace: libm::log(rates.yardstick[side]),
+            speed: libm::log(rates.operations_per_s / mix.cpu_ns),
         });
         rounds.filter(|round| round.pace.is_finite() && round.speed.is_finite()).collect()
     })
@@ -96,7 +96,7 @@ mod tests {
             for (mix, ns) in [("light", 2e3), ("heavy", 9e3)] {
                 // The heavy one keeps the piece's caches busy.
                 let pace = if mix == "heavy" { pace * 0.6 } else { *pace };
-                let took = ns * (pace / 1e5).powf(-power);
+                let took = ns * libm::pow(pace / 1e5, -power);
                 let round = Mix { name: mix.into(), cpu_ns: 1e6 * took, ..Mix::default() };
                 all.server.push(round.clone());
                 all.loader.push(round);
