@@ -85,7 +85,8 @@ pub struct Filled {
     pub clean: Figure<Bytes>,
 }
 
-/// Comes again and again, after a time between half and one and a half times `every`.
+/// Comes again and again, after a time between half and one and a half times `every`; on a `virtio` disk after so much
+/// work of the host's thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Episode {

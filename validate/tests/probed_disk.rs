@@ -15,7 +15,7 @@ use reactor::OpenFlags;
 use reactor::fs::File;
 use sim::disk::model::DiskModel;
 use sim::{HostModel, Settings};
-use validate::probe::disk::{Disk, LARGE, Point, READ_SHARES, SMALL, TOGETHER, WRITE_SHARES};
+use validate::probe::disk::{Disk, LARGE, Point, READ_SHARES, SMALL, Stalls, TOGETHER, WRITE_SHARES};
 use validate::probe::interruptions::Interruptions;
 use validate::probe::load::{self, Arrival, Load, Seen};
 use validate::probe::spread::Spread;
@@ -55,6 +55,7 @@ fn measured() -> Disk {
         read_together: spread([85, 100, 130, 200, 410, 3_000]),
         sync_within: spread([300, 350, 500, 900, 1_500, 5_000]),
         sync_extending: spread([500, 700, 900, 1_500, 2_500, 9_000]),
+        stalls: None,
         read_iops,
         write_iops: 70_000.0,
         read_bandwidth: 1_200e6,
@@ -64,9 +65,12 @@ fn measured() -> Disk {
     }
 }
 
-/// A virtual machine's: [`TOGETHER`] reads at once take the time of one and seven times what one has of the rate.
+/// A virtual machine's: [`TOGETHER`] reads at once take the time of one and seven times what one has of the rate, and a
+/// thread that is kept busy is put off.
 fn measured_virtio() -> Disk {
-    Disk { read_together: spread([145, 160, 184, 260, 470, 3_000]), ..measured() }
+    let stalls = Stalls { every_ns: 50_000_000, lasts: spread([1_500, 2_000, 4_000, 5_000, 7_000, 9_000]) };
+    let read = spread([80, 95, 120, 190, 400, 900]);
+    Disk { stalls: Some(stalls), read, read_together: spread([145, 160, 184, 260, 470, 3_000]), ..measured() }
 }
 
 fn probe(disk: Disk) -> Probe {
@@ -168,6 +172,19 @@ fn latencies_alone_are_the_measured_ones() {
             near(&format!("{what} p99, us"), seen.quantile_us(0.99), spread.p99 as f64 / 1e3, 0.15);
         }
     }
+}
+
+#[test]
+fn a_busy_disk_stalls_as_it_did() {
+    let disk = measured_virtio();
+    let seen = simulate(&disk, &[Load::random(false, SMALL, Arrival::Depth(64))], 30_000 * MS).remove(0);
+    let (simulated, measured) = (Stalls::of(&seen, disk.read_iops).unwrap(), disk.stalls.unwrap());
+    near("between stalls, us", simulated.every_ns as f64 / 1e3, measured.every_ns as f64 / 1e3, 0.1);
+    near("a stall's p50, us", simulated.lasts.p50 as f64 / 1e3, measured.lasts.p50 as f64 / 1e3, 0.15);
+    // A disk that was not seen to stall does not.
+    let steady = Disk { stalls: None, ..disk };
+    let seen = simulate(&steady, &[Load::random(false, SMALL, Arrival::Depth(64))], 3_000 * MS).remove(0);
+    assert_eq!(Stalls::of(&seen, disk.read_iops), None);
 }
 
 #[test]

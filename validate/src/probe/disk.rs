@@ -30,6 +30,12 @@ pub const READ_SHARES: [f64; 5] = [0.02, 0.25, 0.5, 0.75, 1.0];
 /// Reads at once that tell whether a device works on several.
 pub const TOGETHER: u32 = 8;
 const SATURATING: [u32; 2] = [64, 256];
+/// Reads at once that keep a device busy, and times their median latency without any of them done that are a stall: what
+/// is answered together is done once in such a latency.
+const KEPT_BUSY: u32 = 64;
+const STALLED: u64 = 3;
+/// Fewer say nothing of how often.
+const STALLS_LEAST: u64 = 5;
 const STREAMS: u32 = 32;
 
 /// A point of the matrix of reads beside writes. Rates are operations and bytes a second.
@@ -44,6 +50,31 @@ pub struct Point {
     pub read_p50_us: f64,
     pub read_p95_us: f64,
     pub read_p99_us: f64,
+}
+
+/// Times in which a device that was kept busy did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stalls {
+    /// Of work between two of them, in ns.
+    pub every_ns: u64,
+    pub lasts: Spread,
+}
+
+impl Stalls {
+    /// What a load that kept the device busy saw, which does `iops` of its operations a second at most; `None` where that
+    /// was nothing, or next to nothing.
+    pub fn of(seen: &Seen, iops: f64) -> Option<Self> {
+        let least = STALLED * seen.latency.value_at_quantile(0.5);
+        let mut lasts = load::histogram();
+        for gap in seen.gaps.iter_recorded().filter(|gap| gap.value_iterated_to() > least) {
+            lasts.saturating_record_n(gap.value_iterated_to(), gap.count_at_value());
+        }
+        // An operation's part of the time at most includes its part of the stalls.
+        let apart_ns = seen.operations as f64 / lasts.len() as f64 / iops * 1e9;
+        let every_ns = (apart_ns - lasts.mean()).max(lasts.mean());
+        (lasts.len() >= STALLS_LEAST).then(|| Self { every_ns: every_ns as u64, lasts: Spread::of(&lasts) })
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,6 +94,8 @@ pub struct Disk {
     /// fdatasync behind a write within the file, and behind one that extends it.
     pub sync_within: Spread,
     pub sync_extending: Spread,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<Stalls>,
     pub read_iops: f64,
     pub write_iops: f64,
     pub read_bandwidth: f64,
@@ -136,16 +169,20 @@ pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress
     progress("disk: writes in a row", 0.51);
     disk.write_bandwidth = bench.most(&mut disk.bytes_written, true, LARGE, &[STREAMS], slice(0.05))? * LARGE as f64;
 
+    progress("disk: reads that never end", 0.56);
+    let seen = bench.single(Load::random(false, SMALL, Arrival::Depth(KEPT_BUSY)), slice(0.05))?;
+    disk.stalls = Stalls::of(&seen, disk.read_iops);
+
     let all: usize = WRITE_SHARES.len() * READ_SHARES.len();
     // The mean share of writes, times the bandwidth, times the time, is what the matrix writes.
     let mean = WRITE_SHARES.iter().sum::<f64>() / WRITE_SHARES.len() as f64;
     let left = extent.bytes_max.saturating_sub(disk.bytes_written) as f64;
     let affordable = left / (mean * disk.write_bandwidth.max(1.0) * all as f64);
-    let cell = ((extent.seconds * 0.44 / all as f64).min(affordable).max(0.02) * 1e9) as u64;
+    let cell = ((extent.seconds * 0.39 / all as f64).min(affordable).max(0.02) * 1e9) as u64;
     for (row, writes) in WRITE_SHARES.into_iter().enumerate() {
         for (column, reads) in READ_SHARES.into_iter().enumerate() {
             let part = (row * READ_SHARES.len() + column) as f64 / all as f64;
-            progress("disk: reads beside writes", 0.56 + 0.44 * part);
+            progress("disk: reads beside writes", 0.61 + 0.39 * part);
             let point = bench.beside(&mut disk, writes, reads, cell)?;
             disk.matrix.push(point);
         }

@@ -47,6 +47,8 @@ pub struct Seen {
     pub seconds: f64,
     /// In ns.
     pub latency: Histogram<u64>,
+    /// Between one moment at which something was done and the next, in ns.
+    pub gaps: Histogram<u64>,
     /// Since the load's beginning, for counting wear.
     pub bytes_in_all: u64,
 }
@@ -70,6 +72,7 @@ impl Seen {
         self.operations += other.operations;
         self.bytes_in_all += other.bytes_in_all;
         self.latency.add(&other.latency).expect("one range for all");
+        self.gaps.add(&other.gaps).expect("one range for all");
     }
 }
 
@@ -80,6 +83,8 @@ struct State {
     counted_from: u64,
     until: u64,
     latency: RefCell<Histogram<u64>>,
+    gaps: RefCell<Histogram<u64>>,
+    done_at: Cell<u64>,
     operations: Cell<u64>,
     all: Cell<u64>,
     next: Cell<u64>,
@@ -141,6 +146,8 @@ impl State {
             Ok(()) if now >= self.counted_from && now < self.until => {
                 self.operations.set(self.operations.get() + 1);
                 self.latency.borrow_mut().saturating_record((now - due).max(1));
+                let gap = now - self.done_at.replace(now).max(self.counted_from);
+                self.gaps.borrow_mut().saturating_record(gap.max(1));
             }
             Ok(()) => {}
         }
@@ -194,6 +201,8 @@ pub async fn run(file: &File, file_bytes: u64, loads: &[Load], for_ns: u64) -> i
                 counted_from: began + for_ns / 3,
                 until: began + for_ns,
                 latency: RefCell::new(histogram()),
+                gaps: RefCell::new(histogram()),
+                done_at: Cell::new(0),
                 operations: Cell::new(0),
                 all: Cell::new(0),
                 next: Cell::new(reactor::random() % (file_bytes / load.block).max(1)),
@@ -228,6 +237,7 @@ pub async fn run(file: &File, file_bytes: u64, loads: &[Load], for_ns: u64) -> i
             operations: state.operations.get(),
             seconds,
             latency: state.latency.borrow().clone(),
+            gaps: state.gaps.borrow().clone(),
             bytes_in_all: state.all.get() * state.load.block,
         });
     }

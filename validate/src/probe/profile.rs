@@ -201,6 +201,12 @@ fn disk(writer: &Writer, name: &str, disk: &Disk) -> String {
             writer.measured::<Bandwidth>(total(disk.read_bandwidth, disk.write_bandwidth)),
         );
     }
+    if let (Family::Virtio, Some(stalls)) = (family, &disk.stalls) {
+        let every = writer.measured::<Time>(stalls.every_ns as f64);
+        let rates_left = writer.exact(0.0, "x");
+        let _ = write!(text, "episodes:\n  - every: {every}\n    rates_left: {rates_left}\n    length:\n");
+        text += &writer.quantiles("      ", stalls.lasts);
+    }
     // What writes take from reads comes of the one queue.
     let curve = if family == Family::Virtio { Vec::new() } else { reads_left(disk) };
     if curve.is_empty() {
