@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use server::NodeConfig;
@@ -69,6 +69,32 @@ pub struct Nodes {
 /// The program that runs now.
 pub fn this_program() -> Result<PathBuf, LocalError> {
     std::env::current_exe().map_err(|source| LocalError::Program { program: "orrery".into(), source })
+}
+
+fn asked(node: usize, address: SocketAddr, method: &str, target: &str) -> Result<String, LocalError> {
+    let silent = |source| LocalError::Silent { node: node + 1, address, source };
+    let answer = http::ask(address, method, target).map_err(silent)?;
+    if answer.status != "200" {
+        let request = format!("{method} {target}");
+        return Err(LocalError::Refused { node: node + 1, request, status: answer.status, body: answer.body });
+    }
+    Ok(answer.body)
+}
+
+/// A major compaction that a node was asked for.
+pub struct Compacting {
+    asked: JoinHandle<Result<(), LocalError>>,
+}
+
+impl Compacting {
+    pub fn is_over(&self) -> bool {
+        self.asked.is_finished()
+    }
+
+    /// Waits for its end.
+    pub fn end(self) -> Result<(), LocalError> {
+        self.asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
 }
 
 /// Processes of all clusters, by number, so that a signal's handler finds them.
@@ -191,27 +217,13 @@ impl LocalCluster {
         (0..self.nodes.len()).map(page).collect()
     }
 
-    pub fn api_address(&self, node: usize) -> Option<SocketAddr> {
-        self.nodes.get(node).map(|node| SocketAddr::new(node.address, API_PORT))
-    }
-
     /// Asks a node's admin API.
     pub fn api(&self, node: usize, method: &str, target: &str) -> Result<String, LocalError> {
         self.ask(node, API_PORT, method, target)
     }
 
     fn ask(&self, node: usize, port: u16, method: &str, target: &str) -> Result<String, LocalError> {
-        let address = SocketAddr::new(self.nodes[node].address, port);
-        let answer = http::ask(address, method, target).map_err(|source| LocalError::Silent {
-            node: node + 1,
-            address,
-            source,
-        })?;
-        if answer.status != "200" {
-            let request = format!("{method} {target}");
-            return Err(LocalError::Refused { node: node + 1, request, status: answer.status, body: answer.body });
-        }
-        Ok(answer.body)
+        asked(node, SocketAddr::new(self.nodes[node].address, port), method, target)
     }
 
     /// Writes all memtables to disk and waits until compaction has nothing left to do.
@@ -228,6 +240,14 @@ impl LocalCluster {
             thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// Has a node compact all that is on disk of a keyspace's tables, and does not wait for it. `None`: there is no such
+    /// node.
+    pub fn compact(&self, node: usize, keyspace: &str) -> Option<Compacting> {
+        let address = SocketAddr::new(self.nodes.get(node)?.address, API_PORT);
+        let request = format!("/storage_service/keyspace_compaction/{keyspace}?flush_memtables=false");
+        Some(Compacting { asked: thread::spawn(move || asked(node, address, "POST", &request).map(drop)) })
     }
 
     /// Ends all nodes as a service manager does, and removes their data.

@@ -4,7 +4,6 @@
 //! server without an admin API, a node that joins) is left out and told.
 
 use std::net::SocketAddr;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use reactor::uring::Awake;
@@ -13,9 +12,8 @@ use scenarios::model::{Meanwhile, Quiesce};
 use scenarios::{Kind, PhasePlan, PhaseRecord, Run, RunRecord};
 
 use crate::compare::PREPARES;
-use crate::http;
 use crate::load::{self, LoadError, LoaderConfig, Loaders};
-use crate::local::{LocalCluster, LocalError};
+use crate::local::{Compacting, LocalCluster, LocalError};
 use crate::probe::ProbeError;
 use crate::probe::interruptions::{self, Interruptions, Seen};
 use crate::probe::network::{self, Places, Wakes};
@@ -277,7 +275,7 @@ impl Real<'_> {
         };
         let mut record = PhaseRecord::new(&plan.name, start_ns, whole.finish());
         record.set_resources(resources);
-        self.skipped.extend(meanwhile.end(&plan.name));
+        self.skipped.extend(meanwhile.end(&plan.name)?);
         Ok(Driven { record, stolen })
     }
 }
@@ -328,42 +326,38 @@ fn impossible(plan: &PhasePlan) -> Option<&'static str> {
 }
 
 /// A major compaction that goes on beside the load.
-struct Beside {
-    api: Option<SocketAddr>,
-    wanted: bool,
-    asked: Option<JoinHandle<std::io::Result<http::Answer>>>,
+struct Beside<'a> {
+    cluster: Option<&'a LocalCluster>,
+    node: Option<usize>,
+    compacting: Option<Compacting>,
 }
 
-impl Beside {
-    fn new(plan: &PhasePlan, servers: &Servers<'_>) -> Self {
+impl<'a> Beside<'a> {
+    fn new(plan: &PhasePlan, servers: &Servers<'a>) -> Self {
         let node = match plan.meanwhile {
             Some(Meanwhile::MajorCompaction { node }) => Some(node as usize - 1),
             _ => None,
         };
-        let api = match (node, servers) {
-            (Some(node), Servers::Local(cluster)) => cluster.api_address(node),
-            _ => None,
+        let cluster = match servers {
+            Servers::Local(cluster) => Some(*cluster),
+            Servers::Elsewhere(_) => None,
         };
-        Self { api, wanted: node.is_some(), asked: None }
+        Self { cluster, node, compacting: None }
     }
 
     fn begin(&mut self, keyspace: &str) {
-        let Some(api) = self.api else { return };
-        let target = format!("/storage_service/keyspace_compaction/{keyspace}?flush_memtables=false");
-        self.asked = Some(thread::spawn(move || http::ask(api, "POST", &target)));
+        self.compacting = self.cluster.zip(self.node).and_then(|(cluster, node)| cluster.compact(node, keyspace));
     }
 
     fn is_over(&self) -> bool {
-        self.asked.as_ref().is_some_and(JoinHandle::is_finished)
+        self.compacting.as_ref().is_some_and(Compacting::is_over)
     }
 
     /// What was left out.
-    fn end(self, phase: &str) -> Option<String> {
-        let answered = self.asked.map(JoinHandle::join);
-        match answered {
-            Some(Ok(Ok(answer))) if answer.status == "200" => None,
-            None if !self.wanted => None,
-            _ => Some(format!("{phase}: the major compaction beside it")),
+    fn end(self, phase: &str) -> Result<Option<String>, LocalError> {
+        match self.compacting {
+            Some(compacting) => compacting.end().map(|()| None),
+            None => Ok(self.node.map(|_| format!("{phase}: the major compaction beside it"))),
         }
     }
 }

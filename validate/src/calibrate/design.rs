@@ -3,7 +3,7 @@
 //! Rows of 60 bytes to 8 KiB tell what is paid by the byte, partitions of several what is paid by the row; few and many
 //! requests in flight, over few and many connections, what is paid for a send or a turn from what is paid for a request;
 //! reads from the cache, from SSTables, and from compressed ones, what storage costs; memory for memtables that is soon
-//! full, flushes and compaction.
+//! full, flushes. Compaction is asked for: the little that comes with flushes is lost in them.
 
 use scenarios::generate::Keys;
 use scenarios::{Arrival, Consistency, Mix, Row, Workload};
@@ -33,6 +33,8 @@ pub struct Step {
     pub mix: Mix,
     pub arrival: Arrival,
     pub connections: u32,
+    /// All that is on disk is compacted beside it.
+    pub compacts: bool,
 }
 
 impl Group {
@@ -65,12 +67,17 @@ const BOTH: Mix = Mix { write: 1, read: 1, ..Mix::NOTHING };
 const MOSTLY_READ: Mix = Mix { write: 1, read: 4, ..Mix::NOTHING };
 
 fn step(name: &str, mix: Mix, threads: u32, connections: u32) -> Step {
-    Step { name: name.into(), mix, arrival: Arrival::Closed { threads }, connections }
+    Step { name: name.into(), mix, arrival: Arrival::Closed { threads }, connections, compacts: false }
 }
 
 fn paced(name: &str, mix: Mix, rate: f64) -> Step {
     let rate = hwprofiles::quantity::Quantity::new(rate);
-    Step { name: name.into(), mix, arrival: Arrival::Open { threads: 256, rate }, connections: 8 }
+    Step { name: name.into(), mix, arrival: Arrival::Open { threads: 256, rate }, connections: 8, compacts: false }
+}
+
+/// Reads take little then.
+fn compaction() -> Step {
+    Step { compacts: true, ..paced("compaction beside reads at 1,000/s", Mix::READ, 1e3) }
 }
 
 fn row(columns: u32, column_bytes: u32) -> Row {
@@ -193,6 +200,7 @@ pub fn groups(data: f64) -> Vec<Group> {
                 step("read, 64 threads", Mix::READ, 64, 8),
                 step("read, 16 threads", Mix::READ, 16, 8),
                 step("mostly read, 64 threads", MOSTLY_READ, 64, 8),
+                compaction(),
             ],
         ),
         on_disk(
@@ -207,25 +215,43 @@ pub fn groups(data: f64) -> Vec<Group> {
             row(1, 4 << 10),
             Some("LZ4Compressor"),
             50e3,
-            vec![step("read, 64 threads", Mix::READ, 64, 8)],
+            vec![step("read, 64 threads", Mix::READ, 64, 8), compaction()],
         ),
-        on_disk("SSTables, 1 x 8 KiB", row(1, 8 << 10), None, 40e3, vec![step("read, 16 threads", Mix::READ, 16, 8)]),
-        on_disk("SSTables, 5 x 1 KiB", row(5, 1 << 10), None, 60e3, vec![step("read, 12 threads", Mix::READ, 12, 8)]),
+        on_disk(
+            "SSTables, 1 x 8 KiB",
+            row(1, 8 << 10),
+            None,
+            40e3,
+            vec![step("read, 16 threads", Mix::READ, 16, 8), compaction()],
+        ),
+        on_disk(
+            "SSTables, 5 x 1 KiB",
+            row(5, 1 << 10),
+            None,
+            60e3,
+            vec![step("read, 12 threads", Mix::READ, 12, 8), compaction()],
+        ),
         flushing(
             "flushes, 5 x 34 B",
             Row::STRESS_DEFAULT,
             None,
             300e3,
-            vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("both, 64 threads", BOTH, 64, 8)],
+            vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("both, 64 threads", BOTH, 64, 8), compaction()],
         ),
-        flushing("flushes, 1 x 60 B", row(1, 60), None, 400e3, vec![step("write, 64 threads", Mix::WRITE, 64, 8)]),
+        flushing(
+            "flushes, 1 x 60 B",
+            row(1, 60),
+            None,
+            400e3,
+            vec![step("write, 64 threads", Mix::WRITE, 64, 8), compaction()],
+        ),
         flushing("flushes, 1 x 8 KiB", row(1, 8 << 10), None, 10e3, vec![step("write, 32 threads", Mix::WRITE, 32, 8)]),
         flushing(
             "flushes of LZ4, 1 x 1 KiB",
             row(1, 1 << 10),
             Some("LZ4Compressor"),
             100e3,
-            vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("both, 64 threads", BOTH, 64, 8)],
+            vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("both, 64 threads", BOTH, 64, 8), compaction()],
         ),
     ]
 }
@@ -242,5 +268,6 @@ mod tests {
         let sizes: Vec<u32> = groups.iter().map(|group| group.row.columns * group.row.column_bytes).collect();
         assert!(sizes.iter().min() <= Some(&170) && sizes.iter().max() >= Some(&8_000), "{sizes:?}");
         assert!(groups.iter().any(|g| g.compression.is_some()) && groups.iter().any(|g| g.memtable_mib < 100));
+        assert!(groups.iter().flat_map(|group| &group.steps).filter(|step| step.compacts).count() >= 5);
     }
 }

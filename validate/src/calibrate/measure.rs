@@ -14,7 +14,7 @@ use super::design::{Group, groups};
 use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
-use crate::local::{LocalCluster, Nodes};
+use crate::local::{Compacting, LocalCluster, Nodes};
 use crate::probe;
 use crate::probe::interruptions;
 use crate::speed::{self, Speedometer};
@@ -190,12 +190,14 @@ fn measure(
             Ok((Looked::server(&cluster)?, Looked::loader(&loaders.counted(0)?)))
         };
         let before = look()?;
+        let compacting = step.compacts.then(|| cluster.compact(0, KEYSPACE)).flatten();
         speedometer.begin(&[]);
         let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
         let yardstick =
             [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&speedometer.seen(cpu.as_slice())));
         let after = look()?;
         loaders.stop()?;
+        compacting.map_or(Ok(()), Compacting::end)?;
         // What compaction still does is not the next mix's.
         cluster.rest()?;
         let (server, loader) = (after.0.since(&before.0, &name), after.1.since(&before.1, &name));
