@@ -15,7 +15,8 @@ fn every_kind_of_work_has_a_cost() {
         let client = |work: Work| matches!(work, Work::ClientRequest | Work::ClientResponse);
         let shared = |work: Work| matches!(work, Work::Poll | Work::NetReceive | Work::NetSend | Work::CrossShard);
         // A system without turns pays for each message alone.
-        let happens = |work: Work| system.turn.is_some() || !matches!(work, Work::Turn | Work::Doorbell | Work::Wake);
+        let of_turns = |work: Work| matches!(work, Work::Turn | Work::Doorbell | Work::Wake | Work::Timer);
+        let happens = |work: Work| system.turn.is_some() || !of_turns(work);
         let needed = |work: Work| shared(work) || (client(work) == system.memory.is_none() && happens(work));
         let missing: Vec<&str> = Work::ALL
             .iter()

@@ -272,7 +272,7 @@ const FIRST_EPHEMERAL_PORT: u16 = 32768;
 const LAST_EPHEMERAL_PORT: u16 = 60999;
 
 /// What a host's devices and CPUs did so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCounters {
     /// CPU used by each shard since its boot.
     pub shard_cpu_ns: Vec<u64>,

@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use reactor::{Backend, Buf, DiskBurst, Fd, Group, Message, Op, Shard, SlotId, Work};
+use reactor::{Backend, Buf, DiskBurst, Fd, Group, Message, Op, Shard, SlotId, TICK_NS, Work};
 
 use crate::cpu::{Cost, FRACTION_BITS, Pace};
 use crate::disk::operations::{Batch, FileOperation};
@@ -96,6 +96,8 @@ pub(crate) struct Seat {
     queued: RefCell<Vec<SlotId>>,
     /// For the run that begins next.
     was_woken: Cell<bool>,
+    /// How often its clock was set for the sleep that ends.
+    clock_sets: Cell<u64>,
     arrivals: RefCell<Vec<(ConnectionId, Side)>>,
     polls: Cell<u64>,
     /// Time that tasks of each group could have run and did not, all together, in ns.
@@ -163,6 +165,7 @@ impl Seat {
             disk_burst: DiskBurst::default(),
             queued: RefCell::default(),
             was_woken: Cell::new(false),
+            clock_sets: Cell::new(0),
             arrivals: RefCell::default(),
             polls: Cell::new(0),
             waited_ns: Default::default(),
@@ -270,15 +273,32 @@ impl Seat {
         if free_at >= now {
             return free_at;
         }
-        let wakes_at = now + self.wake_ns(now - free_at);
-        self.was_woken.set(wakes_at > now);
-        self.begin_at(wakes_at)
+        let wake_ns = self.wake_ns(now - free_at);
+        self.was_woken.set(wake_ns > 0);
+        if wake_ns == 0 {
+            return self.begin_at(now);
+        }
+        let (asleep_at, back_ns) = self.set_clock(now);
+        self.begin_at(now.max(asleep_at) + wake_ns + back_ns)
     }
 
     /// A timer has woken the CPU.
     pub fn wake_by_timer(&self, now: u64) {
         self.was_woken.set(true);
+        self.set_clock(now);
         self.begin_at(now);
+    }
+
+    /// Where what ends a sleep comes at `now`: since when the clock is set for its timer, if any, and what it takes to set
+    /// it back.
+    fn set_clock(&self, now: u64) -> (u64, u64) {
+        let sleeps_at = self.cpu_free_at.get() + self.host.model.idle.busy_poll_ns;
+        let due = self.shard().and_then(|shard| self.next_timer(&shard));
+        let Some(due) = due.filter(|due| *due < sleeps_at + TICK_NS) else { return (sleeps_at, 0) };
+        let set_ns = self.cost(Work::Timer, 0) >> FRACTION_BITS;
+        let back = u64::from(due > now);
+        self.clock_sets.set(1 + back);
+        (sleeps_at + set_ns, back * set_ns)
     }
 
     fn begin_at(&self, wakes_at: u64) -> u64 {
@@ -377,7 +397,7 @@ impl Seat {
     pub fn run(&self, shard: &Shard, now: u64, quantum_ns: u64) -> (u64, bool) {
         self.begin_run(now);
         if self.was_woken.take() {
-            self.count_wake();
+            self.count_sleep();
         }
         shard.fire_timers(now);
         self.deliver_messages(shard);
@@ -390,13 +410,15 @@ impl Seat {
         (used, more)
     }
 
-    /// The CPU of going to sleep and of waking. It holds nothing up: it passed while nothing was to be done, and within
-    /// the time that the wake-up took.
-    fn count_wake(&self) {
-        let ns = self.pace.get().apply(self.costs[Work::Wake as usize].fixed);
-        self.charged_before.set(self.charged_before.get() + ns);
-        let of_kind = &self.spent[Work::Wake as usize];
-        of_kind.set(of_kind.get() + ns);
+    /// The CPU of going to sleep and of waking. It holds nothing up any more: it passed while nothing was to be done, and
+    /// within the time that the wake-up took.
+    fn count_sleep(&self) {
+        for (work, times) in [(Work::Wake, 1), (Work::Timer, self.clock_sets.take())] {
+            let cost = self.cost(work, 0) * times;
+            self.charged_before.set(self.charged_before.get() + cost);
+            let of_kind = &self.spent[work as usize];
+            of_kind.set(of_kind.get() + cost);
+        }
     }
 
     fn run_on(&self, shard: &Shard, quantum_ns: u64) -> (u64, bool) {

@@ -87,6 +87,31 @@ fn the_cpu_of_sleeping_and_waking_is_used_and_holds_nothing_up() {
 }
 
 #[test]
+fn a_clock_that_is_set_for_a_timer_is_set_back_by_who_wakes_sooner() {
+    let mut model = model(TURN);
+    model.idle.wake = Some(Latency::constant(3_000));
+    model.cpu.set(Work::Timer, 6_000.0, 0.0);
+    // What a read, and the CPU with it, take while another task sleeps.
+    let read_beside = |nap_ns: u64| {
+        alone(model.clone(), move |log| async move {
+            let file = fs::File::open("/a", rw()).await.unwrap();
+            let (began, used) = (reactor::now(), reactor::used_cpu_ns());
+            let due = began + nap_ns;
+            let nap = spawn(Group::Statement, "nap", time::sleep_until(due));
+            file.read_at(0, 4096, Buf::new()).await.0.unwrap();
+            log.push((reactor::now() - began, reactor::used_cpu_ns() - used));
+            nap.await;
+            log.push((reactor::now() - due, reactor::used_cpu_ns() - used));
+        })
+    };
+    let (soon, late) = (read_beside(500_000), read_beside(5 * MS));
+    // The read comes while the clock is set; then it is set back, and once more for the timer itself.
+    assert_eq!([late[0].0, soon[0].0], [5_200, 6_000 + 3_000 + 6_000 + 200]);
+    assert_eq!([soon[0].1 - late[0].1, soon[1].1 - late[1].1], [12_000, 18_000]);
+    assert_eq!(soon[1].0, late[1].0);
+}
+
+#[test]
 fn a_working_processor_is_taken_away_now_and_then() {
     // 10 s of work, of which every 10 ms on average 2 ms are lost.
     let interruptions = vec![InterruptionModel::new(10 * MS, Latency::constant(2 * MS))];

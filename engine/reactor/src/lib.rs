@@ -45,7 +45,7 @@ pub use op::{DiskBurst, Fd, Op, OpenFlags};
 pub use shard::{Ran, Remote, Shard, ShardConfig};
 pub use slot::SlotId;
 pub use task::JoinHandle;
-pub use work::Work;
+pub use work::{TICK_NS, Work};
 
 use std::future::Future;
 use std::rc::Rc;

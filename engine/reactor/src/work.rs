@@ -1,5 +1,9 @@
 //! The kinds of CPU work that the engine and the loading client declare with `charge`.
 
+/// A sleeping processor is interrupted by its kernel's tick as often as this or less (Linux: `CONFIG_HZ` of 100 to 1000):
+/// a timer that is due sooner needs an interrupt of its own.
+pub const TICK_NS: u64 = 1_000_000;
+
 /// Defines the enum, its list and its names together so that they cannot drift apart.
 macro_rules! works {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -33,6 +37,9 @@ works! {
     Doorbell = "doorbell",
     /// One sleep of a shard without anything to do, and its wake-up. Amount 0.
     Wake = "wake",
+    /// Setting the processor's clock: before a sleep for a timer that is due within [`TICK_NS`], and back where something
+    /// else ends that sleep. Amount 0.
+    Timer = "timer",
     /// One receive from a socket: system call, interrupt, protocol stack.
     NetReceive = "net-receive",
     /// One send to a socket.

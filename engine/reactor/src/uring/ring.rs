@@ -15,7 +15,7 @@ use super::ops::Knowledge;
 use super::{Error, ops, socket};
 use crate::op::DiskBurst;
 use crate::slot::Slots;
-use crate::{Backend, Buf, Fd, Message, Op, Remote, Shard, SlotId, Work};
+use crate::{Backend, Buf, Fd, Message, Op, Remote, Shard, SlotId, TICK_NS, Work};
 
 // From the kernel's io_uring.h.
 const ENTER_GETEVENTS: u32 = 1 << 0;
@@ -133,8 +133,8 @@ impl Ring {
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, 0, None) };
     }
 
-    /// Submits what is queued and, with `wait`, waits for a completion, at most `timeout_ns`.
-    fn enter(&self, wait: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+    /// Submits what is queued and, with `wait`, waits for a completion, at most `timeout_ns`. True when that is over.
+    fn enter(&self, wait: u32, timeout_ns: Option<u64>) -> io::Result<bool> {
         self.disk_burst.end();
         self.ends_at_once.set(false);
         let queued = self.queue().len() as u32;
@@ -150,13 +150,10 @@ impl Ring {
             _ => unsafe { submitter.enter::<libc::sigset_t>(queued, wait, ENTER_GETEVENTS, None) },
         };
         match result {
-            Ok(_) => Ok(()),
-            // The time is over; a signal came; the kernel wants completions taken first, which the caller does next.
-            Err(error)
-                if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)) =>
-            {
-                Ok(())
-            }
+            Ok(_) => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(true),
+            // A signal came; the kernel wants completions taken first, which the caller does next.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -209,7 +206,7 @@ impl Ring {
             return Ok(());
         }
         self.charge_turn(shard);
-        self.enter(0, None)
+        self.enter(0, None).map(drop)
     }
 
     fn charge_turn(&self, shard: &Shard) {
@@ -227,12 +224,20 @@ impl Ring {
         if !self.queue().is_empty() {
             self.charge_turn(shard);
         }
+        let sets_clock = !self.ends_at_once.get() && timeout_ns.is_some_and(|ns| ns < TICK_NS);
         if !self.ends_at_once.get() {
             shard.charge(Work::Wake, 0);
         }
-        let result = self.enter(1, timeout_ns);
+        let entered = self.enter(1, timeout_ns);
         shard.remote().end_sleep();
-        result
+        let is_over = entered?;
+        if sets_clock {
+            shard.charge(Work::Timer, 0);
+            if !is_over {
+                shard.charge(Work::Timer, 0);
+            }
+        }
+        Ok(())
     }
 
     /// Looks for work for a while without sleeping. True when there is some.
