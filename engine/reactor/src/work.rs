@@ -56,7 +56,7 @@ works! {
     FrameEncode = "frame-encode",
     /// Parsing and preparing a statement's text.
     StatementParse = "statement-parse",
-    /// Binding and planning an already prepared statement.
+    /// Binding and planning an already prepared statement. Amount in values.
     StatementExecute = "statement-execute",
     /// A coordinator's bookkeeping for one write, whatever the number of replicas.
     CoordinateWrite = "coordinate-write",
@@ -74,7 +74,7 @@ works! {
     MemtableInsert = "memtable-insert",
     /// Reading one partition or slice from a memtable.
     MemtableRead = "memtable-read",
-    /// Taking one row through a read, from wherever it lies into the answer. Amount 0.
+    /// Taking one row through a read, from wherever it lies into the answer. Amount in cells.
     RowRead = "row-read",
     /// Asking one SSTable's bloom filter.
     BloomProbe = "bloom-probe",

@@ -1,9 +1,10 @@
 //! Which mixes are run: unlike enough in what they do that each kind of work shows in a way of its own.
 //!
-//! Rows of 60 bytes to 8 KiB tell what is paid by the byte, partitions of several what is paid by the row; few and many
-//! requests in flight, over few and many connections, what is paid for a send or a turn from what is paid for a request;
-//! reads from the cache, from SSTables, and from compressed ones, what storage costs; memory for memtables that is soon
-//! full, flushes. Compaction is asked for: the little that comes with flushes is lost in them.
+//! Rows of 60 bytes to 8 KiB tell what is paid by the byte, of 1 to 24 columns what is paid by the cell, partitions of
+//! several rows what is paid by the row; few and many requests in flight, over few and many connections, what is paid for
+//! a send or a turn from what is paid for a request; reads from the cache, from SSTables, and from compressed ones, what
+//! storage costs; memory for memtables that is soon full, flushes. Compaction is asked for: the little that comes with
+//! flushes is lost in them.
 
 use scenarios::generate::Keys;
 use scenarios::{Arrival, Consistency, Mix, Row, Workload};
@@ -152,6 +153,12 @@ pub fn groups(data: f64) -> Vec<Group> {
             vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("read, 64 threads", Mix::READ, 64, 8)],
         ),
         in_memory(
+            "memory, 24 x 16 B",
+            row(24, 16),
+            200e3,
+            vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("read, 64 threads", Mix::READ, 64, 8)],
+        ),
+        in_memory(
             "memory, 1 x 1 KiB",
             row(1, 1 << 10),
             100e3,
@@ -188,6 +195,12 @@ pub fn groups(data: f64) -> Vec<Group> {
         cached(
             "row cache, 10 rows of 1 x 400 B",
             Row { rows: 10, ..row(1, 400) },
+            400e3,
+            vec![step("read, 16 threads", Mix::READ, 16, 8)],
+        ),
+        cached(
+            "row cache, 40 rows of 1 x 600 B",
+            Row { rows: 40, ..row(1, 600) },
             400e3,
             vec![step("read, 16 threads", Mix::READ, 16, 8)],
         ),
@@ -264,7 +277,7 @@ mod tests {
     fn the_mixes_are_unlike() {
         let groups = groups(1.0);
         let steps: usize = groups.iter().map(|group| group.steps.len()).sum();
-        assert!((25..50).contains(&steps), "{steps}");
+        assert!((25..60).contains(&steps), "{steps}");
         let sizes: Vec<u32> = groups.iter().map(|group| group.row.columns * group.row.column_bytes).collect();
         assert!(sizes.iter().min() <= Some(&170) && sizes.iter().max() >= Some(&8_000), "{sizes:?}");
         assert!(groups.iter().any(|g| g.compression.is_some()) && groups.iter().any(|g| g.memtable_mib < 100));

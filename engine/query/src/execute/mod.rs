@@ -117,7 +117,7 @@ impl Node {
         self.observe_request(&request);
         match request {
             Request::Execute { id, parameters } => {
-                reactor::charge(Work::StatementExecute, 0);
+                reactor::charge(Work::StatementExecute, parameters.values.len() as u64);
                 let prepared = self.prepared(id)?.ok_or_else(|| QueryError::unprepared(id))?;
                 match parameters.metadata_id {
                     Some(known) if *known != prepared.metadata_id => {

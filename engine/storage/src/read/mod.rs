@@ -149,7 +149,7 @@ impl PartitionRead<'_> {
         if more || self.limit_rows < merged.rows.len() || self.limit_bytes != usize::MAX {
             more |= self.cut(&mut merged, end.as_ref());
         }
-        merged.rows.iter().for_each(|_| reactor::charge(Work::RowRead, 0));
+        merged.rows.iter().for_each(|row| reactor::charge(Work::RowRead, row.cells.len() as u64));
         let (live_rows, tombstones) = merged.count(self.now_s);
         Page { partition: Some(merged).filter(|merged| !merged.is_empty()), more, live_rows, tombstones }
     }

@@ -40,7 +40,7 @@ impl UserFunction {
         if !self.def.called_on_null_input && arguments.iter().any(Option::is_none) {
             return Ok(None);
         }
-        reactor::charge(reactor::Work::StatementExecute, 0);
+        reactor::charge(reactor::Work::StatementExecute, arguments.len() as u64);
         self.script.call(arguments).map_err(|error| {
             let kind = ErrorKind::FunctionFailure {
                 keyspace: self.def.keyspace.clone(),
