@@ -65,7 +65,15 @@ pub enum Servers<'a> {
     Elsewhere(&'a [SocketAddr]),
 }
 
-impl Servers<'_> {
+impl<'a> Servers<'a> {
+    /// Where more than addresses is known.
+    fn local(&self) -> Option<&'a LocalCluster> {
+        match self {
+            Servers::Local(cluster) => Some(cluster),
+            Servers::Elsewhere(_) => None,
+        }
+    }
+
     fn addresses(&self) -> Vec<SocketAddr> {
         match self {
             Servers::Local(cluster) => cluster.addresses(),
@@ -130,10 +138,7 @@ pub fn run(
         busy_poll: Duration::from_nanos(run.loader_system.busy_poll.as_ref().map_or(0, |time| time.u64())),
     };
     let loaders = connect(&target, &config)?;
-    let watch = match servers {
-        Servers::Local(cluster) => Some(Watch::new(cluster, watched, loader_cpus)?),
-        Servers::Elsewhere(_) => None,
-    };
+    let watch = servers.local().map(|cluster| Watch::new(cluster, watched, loader_cpus)).transpose()?;
     let _awake = Awake::keep(&watched.cpus).map_err(|cause| RealError::Watch(ProbeError::Asleep(cause)))?;
     let mut real = Real {
         run,
@@ -218,13 +223,11 @@ impl Real<'_> {
 
     /// Whether the servers could be asked to.
     fn quiesce(&mut self, phase: &str) -> Result<bool, RealError> {
-        match self.servers {
-            Servers::Local(cluster) => cluster.quiesce()?,
-            Servers::Elsewhere(_) => {
-                self.skipped.push(format!("{phase}: waiting until flushes and compactions have ended"));
-                return Ok(false);
-            }
-        }
+        let Some(cluster) = self.servers.local() else {
+            self.skipped.push(format!("{phase}: waiting until flushes and compactions have ended"));
+            return Ok(false);
+        };
+        cluster.quiesce()?;
         Ok(true)
     }
 
@@ -338,11 +341,7 @@ impl<'a> Beside<'a> {
             Some(Meanwhile::MajorCompaction { node }) => Some(node as usize - 1),
             _ => None,
         };
-        let cluster = match servers {
-            Servers::Local(cluster) => Some(*cluster),
-            Servers::Elsewhere(_) => None,
-        };
-        Self { cluster, node, compacting: None }
+        Self { cluster: servers.local(), node, compacting: None }
     }
 
     fn begin(&mut self, keyspace: &str) {

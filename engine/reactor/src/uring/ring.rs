@@ -224,18 +224,19 @@ impl Ring {
         if !self.queue().is_empty() {
             self.charge_turn(shard);
         }
-        let sets_clock = !self.ends_at_once.get() && timeout_ns.is_some_and(|ns| ns < TICK_NS);
-        if !self.ends_at_once.get() {
+        let sleeps = !self.ends_at_once.get();
+        let sets_clock = sleeps && timeout_ns.is_some_and(|ns| ns < TICK_NS);
+        if sleeps {
             shard.charge(Work::Wake, 0);
+        }
+        if sets_clock {
+            shard.charge(Work::Timer, 0);
         }
         let entered = self.enter(1, timeout_ns);
         shard.remote().end_sleep();
         let is_over = entered?;
-        if sets_clock {
+        if sets_clock && !is_over {
             shard.charge(Work::Timer, 0);
-            if !is_over {
-                shard.charge(Work::Timer, 0);
-            }
         }
         Ok(())
     }
