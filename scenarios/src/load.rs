@@ -264,14 +264,12 @@ impl<'a> Reader<'a> {
                 Some(format!("lower it to {nodes}, or raise `cluster.nodes` to {rf}")),
             );
         }
-        let data = scenario.scale.data.f64();
-        if data <= 0.0 || data > 1.0 {
-            return self.fail(
-                &["scale", "data"],
-                "a scale lies above 0 and at most at 1",
-                "outside",
-                Some("write `1/1000`".into()),
-            );
+        let Scale { data, time, .. } = scenario.scale;
+        for (name, ratio) in [("data", Some(data)), ("time", time)] {
+            if ratio.is_some_and(|ratio| ratio.f64() <= 0.0 || ratio.f64() > 1.0) {
+                let help = Some("write `1/1000`".into());
+                return self.fail(&["scale", name], "a scale lies above 0 and at most at 1", "outside", help);
+            }
         }
         Ok(())
     }
@@ -696,8 +694,8 @@ mod tests {
             let experiment = read_at(&document, &Profiles::embedded(), |scale| scale.data = data).unwrap();
             experiment.runs[0].burst_part()
         };
-        // Half an hour behind a warm-up of 100 ms, or 100 ms of it.
-        assert_eq!((part("1"), part("1/1000"), part("1/20000")), (1.0, 1.9e9 / 1800e9, 200e6 / 1800e9));
+        // Half an hour, or the floors of its warm-up and of what is measured.
+        assert_eq!((part("1"), part("1/1000"), part("1/20000")), (1.0, 1e-3, 200e6 / 1800e9));
     }
 
     #[test]

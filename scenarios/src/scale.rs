@@ -7,10 +7,11 @@
 //! Three floors keep a scaled run meaningful, each a stated rule:
 //! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says otherwise), after a warm-up
 //!    of at least `warmup` (3 s), so that queues settle, caches fill (rule 2 leaves more hot partitions than the scale
-//!    says) and percentiles have samples. For phases that write a scenario should name floors no longer than their scaled
-//!    durations: else they write more than in full size, and leave more SSTables to what follows. `time` divides the
-//!    duration of timed phases by another number than `data`, where what they load has settled long before a quotient
-//!    of theirs.
+//!    says) and percentiles have samples. A warm-up's floor is taken from what is measured as long as that keeps its own:
+//!    the phase writes no more than its scale says. For phases that write a scenario should name floors no longer than
+//!    their scaled durations: else they write more than in full size, and leave more SSTables to what follows. `time`
+//!    divides the duration of timed phases by another number than `data`, where what they load has settled long before
+//!    a quotient of theirs.
 //! 2. A Gaussian keeps a standard deviation of at least 100 partitions for each shard of a server (or its own, if
 //!    smaller): with fewer hot partitions than that, single shards would run hot in a way that the full-size experiment
 //!    does not. A system without shards keeps few, so that its scaled page cache holds them as the real one does.
@@ -110,7 +111,7 @@ impl Scale {
             return (warmup_ns, duration_ns);
         }
         let warmup = self.time(warmup_ns).max(self.warmup.u64());
-        let measured = self.time(duration_ns.saturating_sub(warmup_ns)).max(self.window.u64());
+        let measured = self.time(duration_ns).saturating_sub(warmup).max(self.window.u64());
         (warmup, warmup + measured)
     }
 
@@ -197,13 +198,14 @@ mod tests {
     #[test]
     fn a_timed_phase_keeps_its_least_window() {
         let minute = 60_000_000_000;
-        assert_eq!(thousandth().timed(2 * minute, 20 * minute), (3_000_000_000, 3_000_000_000 + 1_080_000_000));
+        assert_eq!(thousandth().timed(2 * minute, 20 * minute), (3_000_000_000, 4_000_000_000));
+        assert_eq!(thousandth().timed(4 * minute, 200 * minute), (3_000_000_000, 12_000_000_000));
         assert_eq!(thousandth().timed(0, 5 * minute), (3_000_000_000, 4_000_000_000));
         assert_eq!(Scale::FULL.timed(1, 10), (1, 10));
         let short = |time: &str| Quantity::<hwprofiles::quantity::Time>::parse(time).unwrap();
         let time = Some(Quantity::parse("1/3000").unwrap());
         let fast = Scale { time, window: short("200 ms"), warmup: short("100 ms"), ..thousandth() };
-        assert_eq!(fast.timed(0, 15 * minute), (100_000_000, 400_000_000));
+        assert_eq!(fast.timed(0, 15 * minute), (100_000_000, 300_000_000));
     }
 
     #[test]

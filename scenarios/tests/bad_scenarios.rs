@@ -69,6 +69,7 @@ bad! {
     too_much_data: "n=1000000 cl=QUORUM -pop seq=1..1000000" => "n=20B cl=QUORUM -pop seq=1..20B";
     a_slip_in_a_command_line: "dist=uniform(" => "dist=unifrom(";
     a_slip_in_a_quoted_command_line: "threads=800" => "threads=80O";
+    more_time_than_full_size: "data: 1/1000" => "data: 1/1000, time: 2";
     unknown_phase: "at: read+5m" => "at: raed+5m";
     unknown_metric: "metric: throughput" => "metric: throughputt";
     unknown_node: "node: 1" => "node: 4";

@@ -50,8 +50,8 @@ pub struct NodeConfig {
     /// Shares of compactions and flushes that follow nothing; see `storage::Config`.
     pub compaction_static_shares: Option<u32>,
     pub flush_static_shares: Option<u32>,
-    /// See `storage::Config`.
-    pub flush_follows_dirty: bool,
+    /// Of the whole node; see `storage::Config`.
+    pub flush_dirty_bytes: Option<u64>,
     pub reads_every_place: bool,
     /// Of the whole node; see `storage::Config`.
     pub backlog_memory_bytes: Option<u64>,
@@ -101,7 +101,7 @@ impl NodeConfig {
             compaction_small_bytes: storage.compaction_small_bytes,
             compaction_static_shares: None,
             flush_static_shares: None,
-            flush_follows_dirty: false,
+            flush_dirty_bytes: None,
             reads_every_place: false,
             backlog_memory_bytes: None,
             backlog_counts_all: false,
@@ -188,7 +188,7 @@ impl NodeConfig {
             compaction_small_bytes: self.compaction_small_bytes,
             compaction_static_shares: self.compaction_static_shares,
             flush_static_shares: self.flush_static_shares,
-            flush_follows_dirty: self.flush_follows_dirty,
+            flush_dirty_bytes: self.flush_dirty_bytes.map(share),
             reads_every_place: self.reads_every_place,
             backlog_memory_bytes: self.backlog_memory_bytes.map(share),
             backlog_counts_all: self.backlog_counts_all,

@@ -40,9 +40,9 @@ pub struct Config {
     /// (ScyllaDB's `compaction_static_shares` and `memtable_flush_static_shares`); statements have 1000.
     pub compaction_static_shares: Option<u32>,
     pub flush_static_shares: Option<u32>,
-    /// Flushes have the shares that dirty memory calls for, as ScyllaDB's; otherwise those that the room left to writers
-    /// does, and no less than compactions.
-    pub flush_follows_dirty: bool,
+    /// Dirty memory, what flushes have written left out, at which these have as many shares as statements: they follow it
+    /// alone, as ScyllaDB's. `None`: they follow the room that is left to writers, and have no less than compactions.
+    pub flush_dirty_bytes: Option<u64>,
     /// What compaction's backlog is held against for its shares; `None`: memtables and cache together.
     pub backlog_memory_bytes: Option<u64>,
     /// The backlog counts every SSTable of a table, and not only those of tiers that are ripe for compaction, as
@@ -95,7 +95,7 @@ impl Config {
             compaction_mb_per_s: None,
             compaction_static_shares: None,
             flush_static_shares: None,
-            flush_follows_dirty: false,
+            flush_dirty_bytes: None,
             backlog_memory_bytes: None,
             backlog_counts_all: false,
             backlog_every: Duration::from_millis(250),

@@ -12,7 +12,7 @@ use crate::storage::{FLUSHES_AT_ONCE, Signals, Storage};
 use crate::table::{SharedMemtable, Table, add};
 use crate::{Bytes, Error};
 
-/// Partitions that are decoded before the other tasks get their turn.
+/// Partitions that are decoded before the other tasks get their turn, unless these take a task quota before.
 const PARTITIONS_AT_ONCE: usize = 64;
 
 /// Between two attempts of a flush that found no room, or could not read back what it had written.
@@ -157,9 +157,9 @@ impl Storage {
     /// The others get their turn after a quota of work, and flushes the shares that memory calls for. No less than
     /// compaction has: writers wait for what a flush frees, and for no compaction.
     async fn give_way(&self) {
-        let called_for = || match self.config().flush_follows_dirty {
-            true => self.memory().flush_shares_by_dirty(),
-            false => self.memory().flush_shares().max(self.compactions.shares.get()),
+        let called_for = || match self.config().flush_dirty_bytes {
+            Some(limit) => self.memory().flush_shares_by_dirty(limit),
+            None => self.memory().flush_shares().max(self.compactions.shares.get()),
         };
         reactor::set_shares(Group::Flush, self.config().flush_static_shares.unwrap_or_else(called_for));
         if reactor::has_used_quota() {
@@ -232,6 +232,9 @@ impl Storage {
                     reactor::charge(Work::Flush, stored.len_bytes() as u64);
                     batch.push((token, stored.decode()?));
                     bytes += stored.bytes();
+                    if reactor::has_used_quota() {
+                        break;
+                    }
                 }
             }
             let Some((token, partition)) = batch.last() else { break };
@@ -288,6 +291,9 @@ fn update_some(
             reactor::charge(Work::CacheUpdate, bytes);
         }
         last = Some((token, Some(Bytes::copy_from(stored.key()))));
+        if reactor::has_used_quota() {
+            break;
+        }
     }
     Ok(last)
 }

@@ -28,8 +28,7 @@ pub(crate) struct Memory {
 /// a flush from being starved, the most leaves statements a fifth of a saturated core.
 const SHARES: Curve = Curve(&[(0.0, 50.0), (0.5, 200.0), (0.8, 1000.0), (1.0, 4000.0)]);
 
-/// The same as ScyllaDB's `flush_controller` has it from 2.2 on: by virtually dirty memory over its limit, which is half
-/// of all that memtables may have, as what is being flushed may be as much again.
+/// The same as ScyllaDB's `flush_controller` has it from 2.2 on: by virtually dirty memory over its limit.
 const SHARES_BY_DIRTY: Curve = Curve(&[(0.0, 0.0), (0.6, 10.0), (0.8, 200.0), (1.0, 1000.0)]);
 
 impl Memory {
@@ -59,10 +58,10 @@ impl Memory {
         SHARES.at(self.active as f64 / self.allowed().max(1) as f64) as u32
     }
 
-    /// Shares that follow dirty memory alone.
-    pub fn flush_shares_by_dirty(&self) -> u32 {
+    /// Shares that follow dirty memory alone, of which there may be `limit` bytes.
+    pub fn flush_shares_by_dirty(&self, limit: u64) -> u32 {
         let dirty = self.active + self.flushing.saturating_sub(self.written);
-        (SHARES_BY_DIRTY.at(dirty as f64 / (self.limit / 2).max(1) as f64) as u32).max(1)
+        (SHARES_BY_DIRTY.at(dirty as f64 / limit.max(1) as f64) as u32).max(1)
     }
 }
 
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn shares_follow_dirty_memory() {
-        let at = |active, flushing, written| memory(active, flushing, written).flush_shares_by_dirty();
+        let at = |active, flushing, written| memory(active, flushing, written).flush_shares_by_dirty(500);
         assert_eq!([at(0, 0, 0), at(0, 300, 0), at(100, 300, 0), at(100, 300, 100)], [1, 10, 200, 10]);
         assert_eq!([at(300, 300, 50), at(600, 300, 0)], [1000, 1000]);
     }

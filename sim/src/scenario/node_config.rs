@@ -28,7 +28,8 @@ pub fn node_config(run: &Run) -> NodeConfig {
     config.compaction_static_shares = run.system.shares.compaction.as_ref().map(|shares| shares.u64() as u32);
     config.flush_static_shares = run.system.shares.flush.as_ref().map(|shares| shares.u64() as u32);
     config.reads_every_place = run.system.reads_every_place;
-    config.flush_follows_dirty = run.system.flush_follows_dirty;
+    // Half of all that memtables may have, as what is being flushed may be as much again.
+    config.flush_dirty_bytes = run.system.flush_follows_dirty.then_some(memtables / 2);
     config.backlog_counts_all = run.system.backlog_counts_all;
     config.backlog_every = config.backlog_every.mul_f64(run.scale.data.f64()).max(BACKLOG_EVERY_MIN);
     config.ignore_msb = run.scale.ignore_msb(config.ignore_msb);
