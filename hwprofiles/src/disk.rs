@@ -29,6 +29,9 @@ pub struct Disk {
     pub write: Direction,
     /// One flush of the device's volatile cache.
     pub flush: Figure<Time>,
+    /// Where blocks are discarded as soon as their file is removed: how fast, with nothing else done meanwhile. Absent:
+    /// removing a file costs the device nothing. Of family virtio only.
+    pub discard: Option<Figure<Bandwidth>>,
     /// Whether completed writes survive power loss without a flush.
     pub power_loss_protected: bool,
     /// Requests count once per this many bytes begun, against the operations limit.

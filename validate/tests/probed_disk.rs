@@ -9,13 +9,16 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hwprofiles::Profiles;
 use reactor::OpenFlags;
 use reactor::fs::File;
 use sim::disk::model::DiskModel;
 use sim::{HostModel, Settings};
-use validate::probe::disk::{Disk, LARGE, Point, READ_SHARES, SMALL, Stalls, TOGETHER, WRITE_SHARES};
+use validate::probe::disk::{
+    Disk, LARGE, Point, READ_SHARES, SMALL, Stalls, TOGETHER, WRITE_SHARES, longest_beside_removal,
+};
 use validate::probe::interruptions::Interruptions;
 use validate::probe::load::{self, Arrival, Load, Seen};
 use validate::probe::spread::Spread;
@@ -56,6 +59,7 @@ fn measured() -> Disk {
         sync_within: spread([300, 350, 500, 900, 1_500, 5_000]),
         sync_extending: spread([500, 700, 900, 1_500, 2_500, 9_000]),
         stalls: None,
+        discard_bandwidth: None,
         read_iops,
         write_iops: 70_000.0,
         read_bandwidth: 1_200e6,
@@ -70,7 +74,8 @@ fn measured() -> Disk {
 fn measured_virtio() -> Disk {
     let stalls = Stalls { every_ns: 50_000_000, lasts: spread([1_500, 2_000, 4_000, 5_000, 7_000, 9_000]) };
     let read = spread([80, 95, 120, 190, 400, 900]);
-    Disk { stalls: Some(stalls), read, read_together: spread([145, 160, 184, 260, 470, 3_000]), ..measured() }
+    let read_together = spread([145, 160, 184, 260, 470, 3_000]);
+    Disk { stalls: Some(stalls), discard_bandwidth: Some(20e9), read, read_together, ..measured() }
 }
 
 fn probe(disk: Disk) -> Probe {
@@ -119,23 +124,34 @@ fn profiles(disk: &Disk) -> Profiles {
 
 /// What the loads see on the simulated disk.
 fn simulate(disk: &Disk, loads: &[Load], for_ns: u64) -> Vec<Seen> {
+    let loads = loads.to_vec();
+    on_simulated(disk, for_ns * 2, async move |file| load::run(&file, FILE_BYTES, &loads, for_ns).await.unwrap())
+}
+
+/// What `work` gives on a file of the simulated disk.
+fn on_simulated<T: Send + 'static>(
+    disk: &Disk,
+    for_ns: u64,
+    work: impl AsyncFn(File) -> T + Send + Sync + 'static,
+) -> T {
+    let work = Arc::new(work);
     let model = DiskModel::from_profile(profiles(disk).disk("made-up").unwrap());
     let outcome = sim::run(1, Settings::default(), |world| {
         let mut host = HostModel::plain("probed", 1);
         host.disks[0].1 = model.clone();
         let host = world.add_host(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), host);
         let seen = Rc::new(RefCell::new(None));
-        let (loads, told) = (loads.to_vec(), seen.clone());
+        let (work, told) = (work.clone(), seen.clone());
         world.boot(host, move |_| {
-            let (loads, told) = (loads.clone(), told.clone());
+            let (work, told) = (work.clone(), told.clone());
             async move {
                 let flags = OpenFlags { read: true, write: true, create: true, direct: true, ..Default::default() };
                 let file = File::open("/data", flags).await.unwrap();
                 file.truncate(FILE_BYTES).await.unwrap();
-                *told.borrow_mut() = Some(load::run(&file, FILE_BYTES, &loads, for_ns).await.unwrap());
+                *told.borrow_mut() = Some(work(file).await);
             }
         });
-        let done = world.run_until_true(for_ns * 2 + 10_000 * MS, || seen.borrow().is_some());
+        let done = world.run_until_true(for_ns + 10_000 * MS, || seen.borrow().is_some());
         assert!(done, "the load did not end");
         seen.take().unwrap()
     });
@@ -185,6 +201,21 @@ fn a_busy_disk_stalls_as_it_did() {
     let steady = Disk { stalls: None, ..disk };
     let seen = simulate(&steady, &[Load::random(false, SMALL, Arrival::Depth(64))], 3_000 * MS).remove(0);
     assert_eq!(Stalls::of(&seen, disk.read_iops), None);
+}
+
+#[test]
+fn reads_wait_for_a_removed_file_as_they_did() {
+    const REMOVED: u64 = 400 << 20;
+    let beside = |disk: &Disk| {
+        on_simulated(disk, 1_000 * MS, async |file| {
+            let flags = OpenFlags { write: true, create: true, direct: true, ..Default::default() };
+            File::open("/removed", flags).await.unwrap().truncate(REMOVED).await.unwrap();
+            longest_beside_removal(file, FILE_BYTES, "/removed".into()).await.unwrap()
+        })
+    };
+    let disk = Disk { stalls: None, ..measured_virtio() };
+    near("bytes/s", REMOVED as f64 / beside(&disk) as f64 * 1e9, disk.discard_bandwidth.unwrap(), 0.05);
+    assert!(beside(&Disk { discard_bandwidth: None, ..disk }) < MS);
 }
 
 #[test]

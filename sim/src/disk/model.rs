@@ -67,6 +67,8 @@ pub struct DiskModel {
     pub total: Option<(f64, f64)>,
     pub credits: Option<CreditsModel>,
     pub flush_ns: u64,
+    /// Bytes of a removed file a second that are discarded, before anything else is done.
+    pub discard: Option<f64>,
     pub power_loss_protected: bool,
     pub accounting_unit: u64,
     /// `(share of the write maximum in use, share of the read maximum left)`, rising in the first.
@@ -94,6 +96,7 @@ impl DiskModel {
             total: None,
             credits: None,
             flush_ns: 10_000,
+            discard: None,
             power_loss_protected: false,
             accounting_unit: 1 << 30,
             interference: Vec::new(),
@@ -130,6 +133,7 @@ impl DiskModel {
                 full: credits.full.f64(),
             }),
             flush_ns: disk.flush.u64(),
+            discard: disk.discard.as_ref().map(|discard| discard.f64()),
             power_loss_protected: disk.power_loss_protected,
             accounting_unit: disk.accounting_unit.u64().max(1),
             interference: match &disk.interference {

@@ -501,6 +501,8 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
             let gone = tree.only_name_of(path.as_bytes());
             tree.unlink(now, path.as_bytes())?;
             if let Some((number, len)) = gone {
+                let disk = tree.disk_of_path(path.as_bytes());
+                host.devices.borrow_mut()[disk as usize].discard(now, len);
                 host.dirty.borrow_mut().take(number);
                 host.page_cache.borrow_mut().forget(number, len);
             }

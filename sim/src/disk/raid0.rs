@@ -75,6 +75,16 @@ impl Raid0 {
         below(request.place + request.bytes) - below(request.place)
     }
 
+    /// A removed file's blocks, which lie on all members alike.
+    pub fn discard(&mut self, at: u64, bytes: u64) {
+        let each = bytes / self.members.len() as u64;
+        for member in &mut self.members {
+            if let Member::Virtio(disk) = member {
+                disk.discard(at, each);
+            }
+        }
+    }
+
     pub fn flush(&mut self, at: u64) -> u64 {
         let flushed = self.members.iter_mut().map(|member| match member {
             Member::Flash(drive) => drive.flush(at),

@@ -20,6 +20,7 @@ pub(super) struct Virtio {
     read: Side,
     write: Side,
     flush_ns: u64,
+    discard_ns_per_byte: f64,
     /// When the thread is through with what it has.
     through_at: u64,
     /// Those whose answers may be under way, the last of them open.
@@ -115,6 +116,7 @@ impl Virtio {
             write: Side::new(&model.write, works),
             stalls,
             flush_ns: model.flush_ns,
+            discard_ns_per_byte: model.discard.map_or(0.0, |bandwidth| 1e9 / bandwidth),
             through_at: 0,
             batches: VecDeque::new(),
             busy_ns: 0,
@@ -135,6 +137,14 @@ impl Virtio {
     pub fn flush(&mut self, at: u64) -> u64 {
         let way_ns = self.write.way_ns(self.random.next_u64());
         self.take(at, self.flush_ns.saturating_sub(way_ns), way_ns).ends_at
+    }
+
+    /// Frees a removed file's blocks, a request in the queue like others. (Of a file of 400 MB it took the thread of a
+    /// virtual machine's disk 17 ms.)
+    pub fn discard(&mut self, at: u64, bytes: u64) {
+        if self.discard_ns_per_byte > 0.0 {
+            self.take(at, (bytes as f64 * self.discard_ns_per_byte) as u64, 0);
+        }
     }
 
     fn take(&mut self, at: u64, work_ns: u64, way_ns: u64) -> Served {
@@ -202,6 +212,19 @@ mod tests {
         assert_eq!((disk.batch(), disk.answered_at(first)), (first + 1, Some(60_000)));
         disk.serve(1_000_000, 0, READ);
         assert_eq!(disk.answered_at(first), None);
+    }
+
+    #[test]
+    fn what_comes_behind_a_discard_waits_for_it() {
+        let model = DiskModel { discard: Some(20e9), ..DiskModel::fast("test") };
+        let mut disk = Virtio::new(&model, Generator::new(1));
+        let alone = disk.serve(0, 0, READ).ends_at;
+        disk.discard(1_000_000, 400_000_000);
+        assert_eq!(disk.serve(1_000_000, 0, READ).starts_at, 21_000_000);
+        // A disk that is not told keeps on.
+        let mut disk = Virtio::new(&DiskModel::fast("test"), Generator::new(1));
+        disk.discard(0, 400_000_000);
+        assert_eq!(disk.serve(0, 0, READ).ends_at, alone);
     }
 
     #[test]

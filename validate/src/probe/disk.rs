@@ -37,6 +37,11 @@ const STALLED: u64 = 3;
 /// Fewer say nothing of how often.
 const STALLS_LEAST: u64 = 5;
 const STREAMS: u32 = 32;
+/// Of a file that is removed beside reads, and how often that is tried.
+const REMOVED: u64 = 256 << 20;
+const REMOVALS: usize = 3;
+/// Reads go on before and after a removal.
+const BESIDE_REMOVAL: Duration = Duration::from_millis(50);
 
 /// A point of the matrix of reads beside writes. Rates are operations and bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +101,9 @@ pub struct Disk {
     pub sync_extending: Spread,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<Stalls>,
+    /// Bytes of a removed file a second that are freed while reads wait; `None` where they hardly do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discard_bandwidth: Option<f64>,
     pub read_iops: f64,
     pub write_iops: f64,
     pub read_bandwidth: f64,
@@ -116,7 +124,7 @@ pub struct Extent {
 }
 
 /// Removes the probe's files however it ends.
-struct Files([PathBuf; 2]);
+struct Files([PathBuf; 3]);
 
 impl Drop for Files {
     fn drop(&mut self) {
@@ -126,10 +134,11 @@ impl Drop for Files {
 
 pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress) -> Result<Disk, ProbeError> {
     let path = |name: &str| folder.join(format!(".orrery-probe-{}-{name}", std::process::id()));
-    let files = Files([path("data"), path("growing")]);
+    let files = Files([path("data"), path("growing"), path("removed")]);
     let text = |path: &Path| path.to_str().map(str::to_string).ok_or_else(|| ProbeError::Path(path.to_path_buf()));
     let bench = Bench { path: text(&files.0[0])?, file_bytes: extent.file_bytes, shards };
     let mount = Mount::of(folder)?;
+    let discards = mount.discards;
     let mut disk = Disk {
         capacity_bytes: mount.device_bytes().unwrap_or(extent.file_bytes),
         is_network_volume: mount.is_network_volume(),
@@ -172,6 +181,12 @@ pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress
     progress("disk: reads that never end", 0.56);
     let seen = bench.single(Load::random(false, SMALL, Arrival::Depth(KEPT_BUSY)), slice(0.05))?;
     disk.stalls = Stalls::of(&seen, disk.read_iops);
+    if discards && REMOVED * REMOVALS as u64 <= extent.bytes_max.saturating_sub(disk.bytes_written) / 4 {
+        progress("disk: files are removed", 0.6);
+        let removed = Bench { path: text(&files.0[2])?, file_bytes: REMOVED, ..bench };
+        disk.discard_bandwidth = bench.discards(&removed, &disk.read)?;
+        disk.bytes_written += REMOVED * REMOVALS as u64;
+    }
 
     let all: usize = WRITE_SHARES.len() * READ_SHARES.len();
     // The mean share of writes, times the bandwidth, times the time, is what the matrix writes.
@@ -326,6 +341,25 @@ impl Bench {
         all.into_iter().next().ok_or(ProbeError::Silent)
     }
 
+    /// Bytes a second of files that are removed beside reads, one at a time, by the longest of these.
+    fn discards(&self, removed: &Bench, read: &Spread) -> Result<Option<f64>, ProbeError> {
+        let mut longest = Vec::new();
+        for _ in 0..REMOVALS {
+            removed.fill()?;
+            let (bytes, file) = (self.file_bytes, removed.path.clone());
+            longest.extend(self.on_shards(1, move |path| {
+                let removed = file.clone();
+                async move {
+                    let flags = OpenFlags { read: true, direct: true, ..Default::default() };
+                    longest_beside_removal(File::open(&path, flags).await?, bytes, removed).await
+                }
+            })?);
+        }
+        longest.sort_unstable();
+        let median = longest[longest.len() / 2];
+        Ok((median > 2 * read.p999).then(|| removed.file_bytes as f64 / median as f64 * 1e9))
+    }
+
     /// One point of the matrix: small reads beside large writes in a row.
     fn beside(&self, disk: &mut Disk, writes: f64, reads: f64, for_ns: u64) -> Result<Point, ProbeError> {
         let arrival = if reads < 1.0 { Arrival::Rate(disk.read_iops * reads) } else { Arrival::Depth(SATURATING[1]) };
@@ -346,4 +380,25 @@ impl Bench {
             read_p99_us: seen[0].quantile_us(0.99),
         })
     }
+}
+
+/// The longest of small reads in a file of `bytes`, one at a time, in ns, while that at `removed` is removed.
+pub async fn longest_beside_removal(file: File, bytes: u64, removed: String) -> std::io::Result<u64> {
+    let removal = reactor::spawn(reactor::Group::Maintenance, "removal", async move {
+        reactor::time::sleep(BESIDE_REMOVAL).await;
+        fs::remove(&removed).await
+    });
+    let until = reactor::now() + 4 * BESIDE_REMOVAL.as_nanos() as u64;
+    let mut buf = Buf::direct(SMALL as usize);
+    let mut longest = 0;
+    while reactor::now() < until {
+        buf.clear();
+        let (began, place) = (reactor::now(), reactor::random() % (bytes / SMALL) * SMALL);
+        let (result, back) = file.read_at(place, SMALL as usize, buf).await;
+        result?;
+        buf = back;
+        longest = longest.max(reactor::now() - began);
+    }
+    removal.await?;
+    Ok(longest)
 }

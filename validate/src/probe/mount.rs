@@ -10,6 +10,8 @@ pub struct Mount {
     pub device: String,
     pub point: String,
     pub filesystem: String,
+    /// Blocks of removed files are discarded at once.
+    pub discards: bool,
 }
 
 impl Mount {
@@ -25,9 +27,11 @@ impl Mount {
         let all = mounts.lines().filter_map(|line| {
             let mut words = line.split(' ');
             let (device, point, filesystem) = (words.next()?, words.next()?, words.next()?);
+            let discards = words.next().is_some_and(|options| options.split(',').any(|option| option == "discard"));
             // The kernel writes a blank in a path as \040.
             let point = point.replace("\\040", " ");
-            folder.starts_with(&point).then(|| Self { device: device.into(), point, filesystem: filesystem.into() })
+            let (device, filesystem) = (device.into(), filesystem.into());
+            folder.starts_with(&point).then_some(Self { device, point, filesystem, discards })
         });
         all.max_by_key(|mount| mount.point.len())
     }
@@ -62,12 +66,14 @@ mod tests {
 
     #[test]
     fn the_nearest_mount_is_found() {
-        let mounts = "/dev/vda / ext4 rw 0 0\nproc /proc proc rw 0 0\n/dev/nvme1n1 /var/lib xfs rw 0 0\n\
+        let mounts = "/dev/vda / ext4 rw,discard 0 0\nproc /proc proc rw 0 0\n/dev/nvme1n1 /var/lib xfs rw 0 0\n\
                       /dev/md0 /var/lib/my\\040data xfs rw 0 0\n";
         let device = |folder: &str| Mount::among(mounts, Path::new(folder)).unwrap().device;
         assert_eq!(device("/var/lib/orrery"), "/dev/nvme1n1");
         assert_eq!(device("/var/library"), "/dev/vda");
         assert_eq!(device("/var/lib/my data/x"), "/dev/md0");
         assert_eq!(Mount::among("", Path::new("/")), None);
+        let discards = |folder: &str| Mount::among(mounts, Path::new(folder)).unwrap().discards;
+        assert_eq!([discards("/"), discards("/var/lib/orrery")], [true, false]);
     }
 }

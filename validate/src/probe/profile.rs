@@ -192,6 +192,9 @@ fn disk(writer: &Writer, name: &str, disk: &Disk) -> String {
         writer.measured::<Time>(disk.sync_within.p50 as f64),
         assumed("16 MiB", "no accounting, a request of any size counts once"),
     );
+    if let (Family::Virtio, Some(bandwidth)) = (family, disk.discard_bandwidth) {
+        let _ = writeln!(text, "discard: {}", writer.measured::<Bandwidth>(bandwidth));
+    }
     if disk.is_network_volume {
         let total = |read: f64, write: f64| read.max(write);
         let _ = write!(
