@@ -218,6 +218,22 @@ fn block_on_gives_the_output_and_drops_the_rest() {
 }
 
 #[test]
+fn files_are_closed_when_the_host_has_stopped() {
+    let (_dir, place) = place();
+    let folder = place.dir.clone();
+    uring::block_on(async move {
+        let mut files = Vec::new();
+        for i in 0..200 {
+            files.push(suite::file_with(&place.path(&i.to_string()), &suite::pattern(0, 10)).await);
+        }
+    })
+    .unwrap();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| std::fs::read_link(entry.unwrap().path()));
+    let left = open.filter(|target| target.as_ref().is_ok_and(|target| target.starts_with(&folder))).count();
+    assert_eq!(left, 0);
+}
+
+#[test]
 fn more_in_flight_than_the_ring_has_entries() {
     let (_dir, place) = place();
     let config = Config { ring_entries: 8, ..config(1) };

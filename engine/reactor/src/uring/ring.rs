@@ -309,6 +309,11 @@ impl Ring {
                 (Op::CreateDir { path }, Err(error)) if error.raw_os_error() == Some(libc::EEXIST) => {
                     if ops::is_dir(path) { Ok(0) } else { Err(error) }
                 }
+                // The ring's end called it back before a worker had it.
+                (Op::Close { fd, .. }, Err(error)) if error.raw_os_error() == Some(libc::ECANCELED) => {
+                    self.abandon(*fd);
+                    Ok(0)
+                }
                 (_, result) => result,
             }
         });
@@ -426,7 +431,8 @@ impl Backend for Ring {
     }
 
     fn abandon(&self, fd: Fd) {
-        // SAFETY: the descriptor came from an operation whose result nobody took, so that nobody else owns it.
+        // SAFETY: the descriptor came from an operation whose result nobody took, or its close was called back: nobody
+        // else owns it.
         drop(unsafe { OwnedFd::from_raw_fd(fd.0 as i32) });
     }
 
