@@ -13,7 +13,7 @@ use std::rc::Rc;
 use reactor::{Backend, Buf, DiskBurst, Fd, Group, Message, Op, Shard, SlotId, TICK_NS, Work};
 
 use crate::cpu::{Cost, FRACTION_BITS, Pace};
-use crate::disk::operations::{Batch, FileOperation};
+use crate::disk::operations::{Answer, Batch, FileOperation};
 use crate::disk::tree::Errno;
 use crate::host::Host;
 use crate::kernel::event::{ConnectionId, Event, SeatId, Side};
@@ -488,7 +488,7 @@ impl Seat {
         }
     }
 
-    fn set_waits(&self, slot: SlotId, waits: Waits) {
+    pub fn set_waits(&self, slot: SlotId, waits: Waits) {
         let (index, generation) = split(slot);
         let mut in_flight = self.in_flight.borrow_mut();
         if in_flight.len() <= index {
@@ -512,9 +512,13 @@ impl Seat {
 
     fn begin_file_operation(&self, slot: SlotId, at: u64, op: &Op, buf: Option<&mut Buf>) -> Result<Submitted, Errno> {
         let (operation, answer) = self.world.begin_file_operation(&self.host, (self.id, slot), at, op, buf)?;
+        Ok(self.wait_for(slot, operation, answer))
+    }
+
+    fn wait_for(&self, slot: SlotId, operation: FileOperation, answer: Answer) -> Submitted {
         let (index, generation) = split(slot);
         self.world.schedule(answer.at, Event::Complete { seat: self.id, slot: index as u32, generation });
-        Ok(Submitted::Waits(Waits::File(operation, answer.batch)))
+        Submitted::Waits(Waits::File(operation, answer.batch))
     }
 
     fn note(&self, slot: SlotId, submitted: Result<Submitted, Errno>) {
@@ -594,7 +598,10 @@ impl Backend for Seat {
                 world.send(waiter, &self.host, at, *fd, bytes)
             }
             Op::Shutdown { fd } => world.shut_down(&self.host, at, *fd).map(Submitted::Done),
-            Op::Close { fd, .. } => world.close(&self.host, at, *fd).map(Submitted::Done),
+            Op::Close { fd, .. } => world.close(&self.host, at, *fd).map(|goes_on| match goes_on {
+                Some(operation) => self.wait_for(slot, operation, Answer::at(at)),
+                None => Submitted::Done(0),
+            }),
             op => self.begin_file_operation(slot, at, op, buf),
         };
         self.note(slot, submitted);

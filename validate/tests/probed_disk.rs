@@ -10,14 +10,15 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hwprofiles::Profiles;
-use reactor::OpenFlags;
 use reactor::fs::File;
+use reactor::{Buf, OpenFlags};
 use sim::disk::model::DiskModel;
 use sim::{HostModel, Settings};
 use validate::probe::disk::{
-    Disk, LARGE, Point, READ_SHARES, SMALL, Stalls, TOGETHER, WRITE_SHARES, longest_beside_removal,
+    Disk, LARGE, Point, READ_SHARES, SMALL, Stalls, TOGETHER, WRITE_SHARES, lost_beside_removal,
 };
 use validate::probe::interruptions::Interruptions;
 use validate::probe::load::{self, Arrival, Load, Seen};
@@ -210,12 +211,27 @@ fn reads_wait_for_a_removed_file_as_they_did() {
         on_simulated(disk, 1_000 * MS, async |file| {
             let flags = OpenFlags { write: true, create: true, direct: true, ..Default::default() };
             File::open("/removed", flags).await.unwrap().truncate(REMOVED).await.unwrap();
-            longest_beside_removal(file, FILE_BYTES, "/removed".into()).await.unwrap()
+            lost_beside_removal(file, FILE_BYTES, MS, "/removed".into()).await.unwrap()
         })
     };
     let disk = Disk { stalls: None, ..measured_virtio() };
     near("bytes/s", REMOVED as f64 / beside(&disk) as f64 * 1e9, disk.discard_bandwidth.unwrap(), 0.05);
-    assert!(beside(&Disk { discard_bandwidth: None, ..disk }) < MS);
+    assert_eq!(beside(&Disk { discard_bandwidth: None, ..disk.clone() }), 0);
+    // One that is open goes when it is closed.
+    let (removal, read) = on_simulated(&disk, 1_000 * MS, async |file| {
+        let flags = OpenFlags { write: true, create: true, direct: true, ..Default::default() };
+        let open = File::open("/removed", flags).await.unwrap();
+        open.truncate(REMOVED).await.unwrap();
+        let began = reactor::now();
+        reactor::fs::remove("/removed").await.unwrap();
+        let removed = reactor::now();
+        drop(open);
+        reactor::time::sleep(Duration::from_millis(1)).await;
+        let asked = reactor::now();
+        file.read_at(0, 4096, Buf::direct(4096)).await.0.unwrap();
+        (removed - began, reactor::now() - asked)
+    });
+    assert!(removal < MS && read > 4 * MS, "{removal} ns, {read} ns");
 }
 
 #[test]

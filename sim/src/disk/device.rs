@@ -146,9 +146,9 @@ impl Device {
         self.drives.answered_at(batch)
     }
 
-    /// Takes note that the `bytes` of a file that was removed are not used any more.
-    pub fn discard(&mut self, at: u64, bytes: u64) {
-        self.drives.discard(at.max(self.stalled_until), bytes);
+    /// When it knows that `bytes` of a removed file are not used any more.
+    pub fn discard(&mut self, at: u64, bytes: u64) -> u64 {
+        self.drives.discard(at.max(self.stalled_until), bytes)
     }
 
     /// When a flush of the device's cache that is asked for at `at` is done.

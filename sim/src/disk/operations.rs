@@ -30,6 +30,10 @@ pub(crate) enum FileOperation {
         before: u64,
     },
     OnPath,
+    /// The inode, which is held, gives its extents back, one after the other.
+    Discard {
+        inode: InodeId,
+    },
 }
 
 /// When a device answers, as far as it is known, and what it answers with where that may be put off.
@@ -47,7 +51,7 @@ pub(crate) struct Batch {
 }
 
 impl Answer {
-    fn at(at: u64) -> Self {
+    pub fn at(at: u64) -> Self {
         Self { at, batch: None }
     }
 
@@ -197,8 +201,29 @@ impl World {
                 host.tree.borrow_mut().hold(inode);
                 Ok((FileOperation::OnFile { inode, dsync: false }, Answer::at(at + NAME_CALL_NS)))
             }
+            Op::Unlink { path } => {
+                let mut tree = host.tree.borrow_mut();
+                let operation = match tree.goes_with_name(path.as_bytes()) {
+                    Some(inode) if discards(host, tree.disk(inode)) => {
+                        tree.hold(inode);
+                        FileOperation::Discard { inode }
+                    }
+                    _ => FileOperation::OnPath,
+                };
+                Ok((operation, Answer::at(at + NAME_CALL_NS)))
+            }
             _ => Ok((FileOperation::OnPath, Answer::at(at + NAME_CALL_NS))),
         }
+    }
+
+    /// Discards the next extent, if one is left.
+    fn discard_next(&self, host: &Host, operation: FileOperation) -> Option<Answer> {
+        let FileOperation::Discard { inode } = operation else { return None };
+        let mut tree = host.tree.borrow_mut();
+        let (disk, bytes) = (tree.disk(inode), tree.take_extent(inode)?);
+        let device = &mut host.devices.borrow_mut()[disk as usize];
+        let at = device.discard(self.now(), bytes);
+        Some(Answer::by(device, disk, at))
     }
 
     /// Through the page cache, where that has pages; the missing ones are read.
@@ -305,6 +330,10 @@ impl World {
         if let Some(later) = answered_at.filter(|answered_at| *answered_at > now) {
             return Some(later);
         }
+        if let Some(answer) = self.discard_next(host, operation) {
+            seat.set_waits(slot, Waits::File(operation, answer.batch));
+            return Some(answer.at);
+        }
         seat.complete_by(shard, slot, |op, buf| {
             let result = match host.faults.borrow().is_empty() {
                 true => take_effect(host, now, op, buf, operation),
@@ -345,7 +374,8 @@ fn release(host: &Host, operation: FileOperation) {
     match operation {
         FileOperation::OnFile { inode, .. }
         | FileOperation::Sync { inode, .. }
-        | FileOperation::SyncFolder { folder: inode, .. } => host.tree.borrow_mut().release(inode),
+        | FileOperation::SyncFolder { folder: inode, .. }
+        | FileOperation::Discard { inode } => host.tree.borrow_mut().release(inode),
         FileOperation::OnPath => {}
     }
 }
@@ -377,7 +407,7 @@ fn check_alignment(offset: u64, len: u64, align: u64, buf: &Buf, position: usize
 }
 
 fn changes_disks(op: &Op) -> bool {
-    !matches!(op, Op::Read { .. } | Op::Size { .. } | Op::ReadAlign { .. } | Op::ReadDir { .. })
+    !matches!(op, Op::Read { .. } | Op::Size { .. } | Op::ReadAlign { .. } | Op::ReadDir { .. } | Op::Close { .. })
         && !matches!(op, Op::Open { flags, .. } if !flags.create && !flags.truncate)
 }
 
@@ -462,6 +492,7 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
                 let point = content.sync_point();
                 content.sync(point);
             }
+            tree.give_room(inode);
             Ok(bytes.len() as u64)
         }
         (_, FileOperation::Sync { inode, point }) => {
@@ -475,10 +506,12 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
         (Op::Fallocate { offset, len, .. }, FileOperation::OnFile { inode, .. }) => {
             check_space(host, &tree, inode, *offset + *len)?;
             tree.content_mut(inode)?.allocate(*offset, *len);
+            tree.give_room(inode);
             Ok(0)
         }
         (Op::Truncate { len, .. }, FileOperation::OnFile { inode, .. }) => {
             tree.content_mut(inode)?.truncate(*len);
+            tree.give_room(inode);
             Ok(0)
         }
         (Op::Size { .. }, FileOperation::OnFile { inode, .. }) => Ok(tree.content(inode)?.size()),
@@ -501,13 +534,12 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
             let gone = tree.only_name_of(path.as_bytes());
             tree.unlink(now, path.as_bytes())?;
             if let Some((number, len)) = gone {
-                let disk = tree.disk_of_path(path.as_bytes());
-                host.devices.borrow_mut()[disk as usize].discard(now, len);
                 host.dirty.borrow_mut().take(number);
                 host.page_cache.borrow_mut().forget(number, len);
             }
             Ok(0)
         }
+        (Op::Close { .. }, _) => Ok(0),
         (Op::CreateDir { path }, _) => tree.create_folder(now, path.as_bytes()).map(|()| 0),
         (Op::RemoveDir { path }, _) => tree.remove_folder(now, path.as_bytes()).map(|()| 0),
         (Op::ReadDir { path }, _) => {
@@ -524,7 +556,17 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
     }
 }
 
-/// Closes a file's descriptor.
-pub(crate) fn close_file(host: &Host, inode: InodeId) {
-    host.tree.borrow_mut().release(inode);
+/// Closes a file's descriptor. Gives what goes on behind that.
+pub(crate) fn close_file(host: &Host, inode: InodeId) -> Option<FileOperation> {
+    let mut tree = host.tree.borrow_mut();
+    if tree.goes_with_holder(inode) && discards(host, tree.disk(inode)) {
+        return Some(FileOperation::Discard { inode });
+    }
+    tree.release(inode);
+    None
+}
+
+/// Whether blocks of the disk are discarded as soon as they are free.
+fn discards(host: &Host, disk: u32) -> bool {
+    host.devices.borrow()[disk as usize].model().discard.is_some()
 }

@@ -76,13 +76,13 @@ impl Raid0 {
     }
 
     /// A removed file's blocks, which lie on all members alike.
-    pub fn discard(&mut self, at: u64, bytes: u64) {
+    pub fn discard(&mut self, at: u64, bytes: u64) -> u64 {
         let each = bytes / self.members.len() as u64;
-        for member in &mut self.members {
-            if let Member::Virtio(disk) = member {
-                disk.discard(at, each);
-            }
-        }
+        let discarded = self.members.iter_mut().map(|member| match member {
+            Member::Virtio(disk) => disk.discard(at, each),
+            Member::Flash(_) | Member::Volume(_) => at,
+        });
+        discarded.max().unwrap_or(at)
     }
 
     pub fn flush(&mut self, at: u64) -> u64 {

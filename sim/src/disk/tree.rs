@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::content::{Content, SyncPoint};
+use super::extents::Extents;
 use crate::random::Generator;
 
 /// An error number of Linux.
@@ -36,10 +37,17 @@ struct Inode {
     holds: u32,
     /// Pending changes that may bring a name back.
     pending: u32,
-    /// Index of the disk that holds it.
+    /// Index of the disk that holds it, and where on that.
     disk: u32,
+    extents: Extents,
     /// Never used again, unlike the inode's place in the table.
     number: u64,
+}
+
+impl Inode {
+    fn new(node: Node, disk: u32, number: u64) -> Self {
+        Self { node, links: 1, holds: 0, pending: 0, disk, extents: Extents::default(), number }
+    }
 }
 
 /// A name appears, disappears, or moves.
@@ -85,6 +93,8 @@ pub struct Tree {
     next_number: u64,
     /// Mount points, longest first, with the disk under each.
     mounts: Vec<(Vec<u8>, u32)>,
+    /// Of each disk, up to where it was given to files.
+    given: Vec<u64>,
 }
 
 impl Tree {
@@ -97,11 +107,11 @@ impl Tree {
             next: 0,
             next_number: 1,
             mounts: Vec::new(),
+            given: vec![0; mounts.iter().map(|(_, disk)| *disk as usize + 1).max().unwrap_or(1)],
         };
         tree.mounts = mounts.iter().map(|(path, disk)| (path.trim_end_matches('/').into(), *disk)).collect();
         tree.mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
-        let root = Inode { node: Node::Folder(BTreeMap::new()), links: 1, holds: 0, pending: 0, disk: 0, number: 0 };
-        tree.inodes.push(Some(root));
+        tree.inodes.push(Some(Inode::new(Node::Folder(BTreeMap::new()), 0, 0)));
         for (path, disk) in mounts {
             let mut folder = ROOT;
             for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -260,7 +270,7 @@ impl Tree {
     fn add(&mut self, folder: InodeId, name: &[u8], node: Node, disk: u32) -> InodeId {
         let number = self.next_number;
         self.next_number += 1;
-        let inode = Some(Inode { node, links: 1, holds: 0, pending: 0, disk, number });
+        let inode = Some(Inode::new(node, disk, number));
         let id = match self.free.pop() {
             Some(id) => {
                 self.inodes[id as usize] = inode;
@@ -389,6 +399,34 @@ impl Tree {
         let inode = self.inode(self.find(path).ok()?);
         match &inode.node {
             Node::File(content) if inode.links == 1 => Some((inode.number, content.size())),
+            _ => None,
+        }
+    }
+
+    /// The file that goes with this name: it has no other, and nothing holds it.
+    pub fn goes_with_name(&self, path: &[u8]) -> Option<InodeId> {
+        let id = self.find(path).ok()?;
+        let inode = self.inode(id);
+        (matches!(inode.node, Node::File(_)) && (inode.links, inode.holds) == (1, 0)).then_some(id)
+    }
+
+    /// Whether a file goes with its holder: that is the last one, and it has no name.
+    pub fn goes_with_holder(&self, id: InodeId) -> bool {
+        let inode = self.inode(id);
+        (inode.links, inode.holds) == (0, 1)
+    }
+
+    /// Gives a file the room that it takes by now.
+    pub fn give_room(&mut self, id: InodeId) {
+        if let Some(Some(Inode { node: Node::File(content), disk, extents, .. })) = self.inodes.get_mut(id as usize) {
+            extents.grow(content.occupied(), &mut self.given[*disk as usize]);
+        }
+    }
+
+    /// Gives back the last extent of a file that goes: its bytes in use.
+    pub fn take_extent(&mut self, id: InodeId) -> Option<u64> {
+        match self.inodes.get_mut(id as usize) {
+            Some(Some(Inode { node: Node::File(content), extents, .. })) => extents.pop(content.occupied()),
             _ => None,
         }
     }

@@ -139,12 +139,12 @@ impl Virtio {
         self.take(at, self.flush_ns.saturating_sub(way_ns), way_ns).ends_at
     }
 
-    /// Frees a removed file's blocks, a request in the queue like others. (Of a file of 400 MB it took the thread of a
-    /// virtual machine's disk 17 ms.)
-    pub fn discard(&mut self, at: u64, bytes: u64) {
-        if self.discard_ns_per_byte > 0.0 {
-            self.take(at, (bytes as f64 * self.discard_ns_per_byte) as u64, 0);
-        }
+    /// Frees a removed file's blocks, a request in the queue like others. (The thread of a virtual machine's disk took
+    /// 17.2 ms for 126 MB, 4.6 ms for 34 MB, 0.07 ms for 4 KiB.)
+    pub fn discard(&mut self, at: u64, bytes: u64) -> u64 {
+        let way_ns = self.write.way_ns(self.random.next_u64());
+        let work_ns = self.write.ns_per_operation + bytes as f64 * self.discard_ns_per_byte;
+        self.take(at, work_ns as u64, way_ns).ends_at
     }
 
     fn take(&mut self, at: u64, work_ns: u64, way_ns: u64) -> Served {
@@ -218,13 +218,9 @@ mod tests {
     fn what_comes_behind_a_discard_waits_for_it() {
         let model = DiskModel { discard: Some(20e9), ..DiskModel::fast("test") };
         let mut disk = Virtio::new(&model, Generator::new(1));
-        let alone = disk.serve(0, 0, READ).ends_at;
-        disk.discard(1_000_000, 400_000_000);
-        assert_eq!(disk.serve(1_000_000, 0, READ).starts_at, 21_000_000);
-        // A disk that is not told keeps on.
-        let mut disk = Virtio::new(&DiskModel::fast("test"), Generator::new(1));
-        disk.discard(0, 400_000_000);
-        assert_eq!(disk.serve(0, 0, READ).ends_at, alone);
+        let discarded_at = disk.discard(1_000_000, 400_000_000);
+        assert!((21_000_000..21_020_000).contains(&discarded_at), "{discarded_at} ns");
+        assert!(disk.serve(1_000_000, 0, READ).starts_at > 21_000_000);
     }
 
     #[test]

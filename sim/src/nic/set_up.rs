@@ -6,7 +6,7 @@ use reactor::Fd;
 
 use super::connection::{Connection, Phase};
 use super::listener::BACKLOG_MAX;
-use crate::disk::operations::close_file;
+use crate::disk::operations::{FileOperation, close_file};
 use crate::disk::tree::Errno;
 use crate::host::{Crash, Descriptor, Host, State};
 use crate::kernel::event::{ConnectionId, Event, Side};
@@ -171,10 +171,11 @@ impl World {
         Ok(0)
     }
 
-    pub(crate) fn close(&self, host: &Host, at: u64, fd: Fd) -> Result<u64, Errno> {
+    /// Gives what goes on behind the end of a file.
+    pub(crate) fn close(&self, host: &Host, at: u64, fd: Fd) -> Result<Option<FileOperation>, Errno> {
         let descriptor = host.descriptors.borrow_mut().remove(fd)?;
         match descriptor {
-            Descriptor::File { inode, .. } => close_file(host, inode),
+            Descriptor::File { inode, .. } => return Ok(close_file(host, inode)),
             Descriptor::Listener { port } => {
                 let listener = host.listeners.borrow_mut().get_mut(&port).and_then(|all| all.remove(fd));
                 if let Some(listener) = listener {
@@ -188,7 +189,7 @@ impl World {
             }
             Descriptor::Connection { id, side } => self.close_end(host, id, side, at),
         }
-        Ok(0)
+        Ok(None)
     }
 
     /// The end's process lets go: what is unread is thrown away, with a reset; else the stream ends in order.

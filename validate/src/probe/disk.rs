@@ -4,7 +4,9 @@
 //! without the device. Shards look for completions without sleeping, so that a thread's wake-up is not in the figures.
 //! The file is removed at the end, and on the way out of an error.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -258,11 +260,7 @@ impl Bench {
                 result?;
                 buf = back;
             }
-            file.datasync().await?;
-            // Closed before the host stops: a file that is open when it is removed goes later.
-            drop(file);
-            reactor::time::sleep(Duration::from_millis(1)).await;
-            Ok(())
+            file.datasync().await
         })?;
         Ok(())
     }
@@ -345,23 +343,24 @@ impl Bench {
         all.into_iter().next().ok_or(ProbeError::Silent)
     }
 
-    /// Bytes a second of files that are removed beside reads, one at a time, by the longest of these.
+    /// Bytes a second of files that are removed beside reads, one at a time, by how long these stand still.
     fn discards(&self, removed: &Bench, read: &Spread) -> Result<Option<f64>, ProbeError> {
-        let mut longest = Vec::new();
+        let mut lost = Vec::new();
+        let still = 2 * read.p999;
         for _ in 0..REMOVALS {
             removed.fill()?;
             let (bytes, file) = (self.file_bytes, removed.path.clone());
-            longest.extend(self.on_shards(1, move |path| {
+            lost.extend(self.on_shards(1, move |path| {
                 let removed = file.clone();
                 async move {
                     let flags = OpenFlags { read: true, direct: true, ..Default::default() };
-                    longest_beside_removal(File::open(&path, flags).await?, bytes, removed).await
+                    lost_beside_removal(File::open(&path, flags).await?, bytes, still, removed).await
                 }
             })?);
         }
-        longest.sort_unstable();
-        let median = longest[longest.len() / 2];
-        Ok((median > 2 * read.p999).then(|| removed.file_bytes as f64 / median as f64 * 1e9))
+        lost.sort_unstable();
+        let median = lost[lost.len() / 2];
+        Ok((median > 0).then(|| removed.file_bytes as f64 / median as f64 * 1e9))
     }
 
     /// One point of the matrix: small reads beside large writes in a row.
@@ -386,23 +385,29 @@ impl Bench {
     }
 }
 
-/// The longest of small reads in a file of `bytes`, one at a time, in ns, while that at `removed` is removed.
-pub async fn longest_beside_removal(file: File, bytes: u64, removed: String) -> std::io::Result<u64> {
+/// For how many ns small reads in a file of `bytes`, one at a time, stand still while that at `removed` is removed:
+/// those that take longer than `still` ns.
+pub async fn lost_beside_removal(file: File, bytes: u64, still: u64, removed: String) -> std::io::Result<u64> {
+    let is_removed = Rc::new(Cell::new(false));
+    let done = is_removed.clone();
     let removal = reactor::spawn(reactor::Group::Maintenance, "removal", async move {
         reactor::time::sleep(BESIDE_REMOVAL).await;
-        fs::remove(&removed).await
+        let result = fs::remove(&removed).await;
+        done.set(true);
+        result
     });
     let until = reactor::now() + 4 * BESIDE_REMOVAL.as_nanos() as u64;
     let mut buf = Buf::direct(SMALL as usize);
-    let mut longest = 0;
-    while reactor::now() < until {
+    let mut lost = 0;
+    while !is_removed.get() || reactor::now() < until {
         buf.clear();
         let (began, place) = (reactor::now(), reactor::random() % (bytes / SMALL) * SMALL);
         let (result, back) = file.read_at(place, SMALL as usize, buf).await;
         result?;
         buf = back;
-        longest = longest.max(reactor::now() - began);
+        let took = reactor::now() - began;
+        lost += if took > still { took } else { 0 };
     }
     removal.await?;
-    Ok(longest)
+    Ok(lost)
 }
