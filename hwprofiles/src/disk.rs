@@ -88,8 +88,7 @@ pub struct Filled {
     pub clean: Figure<Bytes>,
 }
 
-/// Comes again and again, after a time between half and one and a half times `every`; on a `virtio` disk after so much
-/// work of the host's thread.
+/// Comes again and again, after a time between half and one and a half times `every`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Episode {
@@ -97,6 +96,9 @@ pub struct Episode {
     pub length: Quantiles,
     /// Of the device's rates: 0 stalls it.
     pub rates_left: Figure<Ratio>,
+    /// Comes only where the host's thread was busy for this share of the time, and for less of `length` where it was not
+    /// always. Absent: comes whatever it did. Of family virtio only.
+    pub busy: Option<Figure<Ratio>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

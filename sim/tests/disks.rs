@@ -242,8 +242,12 @@ fn stripes_double_what_one_drive_does() {
 #[test]
 fn a_stall_holds_up_what_comes_and_then_goes() {
     let mut stalling = disk("i4i-4xlarge-nvme");
-    stalling.episodes =
-        vec![sim::disk::model::EpisodeModel { every_ns: 100 * MS, length: Latency::constant(5 * MS), rates_left: 0.0 }];
+    stalling.episodes = vec![sim::disk::model::EpisodeModel {
+        every_ns: 100 * MS,
+        length: Latency::constant(5 * MS),
+        rates_left: 0.0,
+        busy: 0.0,
+    }];
     let seen = alone(stalling, Load::reads(4 * KIB, Arrival::Rate(20_000.0)), 5 * S);
     assert!(seen.quantile_us(0.5) < 200.0 && seen.quantile_us(0.93) < 400.0, "{}", seen.quantile_us(0.93));
     assert!((3_500.0..5_500.0).contains(&seen.quantile_us(0.99)), "{}", seen.quantile_us(0.99));

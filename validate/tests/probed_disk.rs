@@ -73,9 +73,9 @@ fn measured() -> Disk {
 /// A virtual machine's: [`TOGETHER`] reads at once take the time of one and seven times what one has of the rate, and a
 /// thread that is kept busy is put off.
 fn measured_virtio() -> Disk {
-    let stalls = Stalls { every_ns: 50_000_000, lasts: spread([1_500, 2_000, 4_000, 5_000, 7_000, 9_000]) };
-    let read = spread([80, 95, 120, 190, 400, 900]);
-    let read_together = spread([145, 160, 184, 260, 470, 3_000]);
+    let stalls = Stalls { every_ns: 50_000_000, lasts: spread([1_500, 2_000, 4_000, 5_000, 7_000, 9_000]), busy: 0.4 };
+    let read = spread([40, 47, 60, 95, 200, 450]);
+    let read_together = spread([100, 110, 125, 180, 280, 3_000]);
     Disk { stalls: Some(stalls), discard_bandwidth: Some(20e9), read, read_together, ..measured() }
 }
 
@@ -167,7 +167,7 @@ fn near(what: &str, simulated: f64, measured: f64, tolerance: f64) {
 #[test]
 fn rates_at_saturation_are_the_measured_ones() {
     for disk in [measured(), measured_virtio()] {
-        let rate = |load| simulate(&disk, &[load], 300 * MS).remove(0).rate();
+        let rate = |load| simulate(&disk, &[load], 2_000 * MS).remove(0).rate();
         near("reads/s", rate(Load::random(false, SMALL, Arrival::Depth(256))), disk.read_iops, 0.05);
         near("writes/s", rate(Load::random(true, SMALL, Arrival::Depth(256))), disk.write_iops, 0.05);
         let bytes = |writes| rate(Load::sequential(writes, LARGE, Arrival::Depth(32))) * LARGE as f64;
@@ -198,6 +198,12 @@ fn a_busy_disk_stalls_as_it_did() {
     let (simulated, measured) = (Stalls::of(&seen, disk.read_iops).unwrap(), disk.stalls.unwrap());
     near("between stalls, us", simulated.every_ns as f64 / 1e3, measured.every_ns as f64 / 1e3, 0.1);
     near("a stall's p50, us", simulated.lasts.p50 as f64 / 1e3, measured.lasts.p50 as f64 / 1e3, 0.15);
+    // One that has time to spare does not.
+    let at_rate = |share| {
+        let load = Load::random(false, SMALL, Arrival::Rate(disk.read_iops * share));
+        measured.come(&simulate(&disk, &[load], 3_000 * MS).remove(0))
+    };
+    assert_eq!([0.2, 0.35, 0.5, 0.7].map(at_rate), [false, false, true, true]);
     // A disk that was not seen to stall does not.
     let steady = Disk { stalls: None, ..disk };
     let seen = simulate(&steady, &[Load::random(false, SMALL, Arrival::Depth(64))], 3_000 * MS).remove(0);

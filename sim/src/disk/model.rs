@@ -41,6 +41,8 @@ pub struct EpisodeModel {
     pub length: Latency,
     /// Of the device's rates: 0 stalls it.
     pub rates_left: f64,
+    /// Only where the device was in use for this share of the time.
+    pub busy: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +177,7 @@ impl EpisodeModel {
             every_ns: episode.every.u64().max(1),
             length: latency(&episode.length),
             rates_left: episode.rates_left.f64(),
+            busy: episode.busy.as_ref().map_or(0.0, |busy| busy.f64()),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use reactor::fs::{self, File};
 use reactor::uring::{Config, Host, OnPanic};
 use reactor::{Buf, OpenFlags};
@@ -38,6 +39,8 @@ const KEPT_BUSY: u32 = 64;
 const STALLED: u64 = 3;
 /// Fewer say nothing of how often.
 const STALLS_LEAST: u64 = 5;
+/// Of the range in which the share of the time lies that a device has to be busy to stall.
+const HALVINGS: u64 = 4;
 const STREAMS: u32 = 32;
 /// Of a file that is removed beside reads, and how often that is tried.
 const REMOVED: u64 = 256 << 20;
@@ -60,28 +63,47 @@ pub struct Point {
 }
 
 /// Times in which a device that was kept busy did nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stalls {
-    /// Of work between two of them, in ns.
+    /// Between two of them, in ns.
     pub every_ns: u64,
     pub lasts: Spread,
+    /// The share of the time in which a device has to be busy for them to come.
+    pub busy: f64,
 }
 
 impl Stalls {
     /// What a load that kept the device busy saw, which does `iops` of its operations a second at most; `None` where that
-    /// was nothing, or next to nothing.
+    /// was nothing, or next to nothing. `busy` is not known by that.
     pub fn of(seen: &Seen, iops: f64) -> Option<Self> {
-        let least = STALLED * seen.latency.value_at_quantile(0.5);
+        let usual = seen.latency.value_at_quantile(0.5);
+        let gaps = gaps_beyond(seen, STALLED * usual);
+        // One that is not busy all the time stalls for as much less.
+        let (apart_ns, busy) = (seen.seconds * 1e9 / gaps.len() as f64, (seen.rate() / iops).min(1.0));
         let mut lasts = load::histogram();
-        for gap in seen.gaps.iter_recorded().filter(|gap| gap.value_iterated_to() > least) {
-            lasts.saturating_record_n(gap.value_iterated_to(), gap.count_at_value());
+        for gap in gaps.iter_recorded() {
+            let stalled = (gap.value_iterated_to() - usual) as f64 / busy;
+            lasts.saturating_record_n(stalled as u64, gap.count_at_value());
         }
-        // An operation's part of the time at most includes its part of the stalls.
-        let apart_ns = seen.operations as f64 / lasts.len() as f64 / iops * 1e9;
-        let every_ns = (apart_ns - lasts.mean()).max(lasts.mean());
-        (lasts.len() >= STALLS_LEAST).then(|| Self { every_ns: every_ns as u64, lasts: Spread::of(&lasts) })
+        let every_ns = (apart_ns - gaps.mean()).max(gaps.mean()) as u64;
+        (lasts.len() >= STALLS_LEAST).then(|| Self { every_ns, lasts: Spread::of(&lasts), busy: 0.0 })
     }
+
+    /// Whether a load saw half as many as one that kept the device busy, or more. Shorter ones count.
+    pub fn come(&self, seen: &Seen) -> bool {
+        let apart_ns = seen.seconds * 1e9 / gaps_beyond(seen, self.lasts.p50 / 4).len() as f64;
+        apart_ns < 2.0 * (self.every_ns + self.lasts.p50) as f64
+    }
+}
+
+/// Those of more than `least` ns.
+fn gaps_beyond(seen: &Seen, least: u64) -> Histogram<u64> {
+    let mut beyond = load::histogram();
+    for gap in seen.gaps.iter_recorded().filter(|gap| gap.value_iterated_to() > least) {
+        beyond.saturating_record_n(gap.value_iterated_to(), gap.count_at_value());
+    }
+    beyond
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -183,8 +205,13 @@ pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress
     progress("disk: reads that never end", 0.56);
     let seen = bench.single(Load::random(false, SMALL, Arrival::Depth(KEPT_BUSY)), slice(0.05))?;
     disk.stalls = Stalls::of(&seen, disk.read_iops);
+    if let Some(stalls) = &mut disk.stalls {
+        progress("disk: as many reads as go well", 0.61);
+        let leaves = stalls.every_ns as f64 / (stalls.every_ns + stalls.lasts.p50) as f64;
+        stalls.busy = leaves * bench.stalls_from(stalls, disk.read_iops, slice(0.04))?;
+    }
     if discards && REMOVED * REMOVALS as u64 <= extent.bytes_max.saturating_sub(disk.bytes_written) / 4 {
-        progress("disk: files are removed", 0.6);
+        progress("disk: files are removed", 0.64);
         let removed = Bench { path: text(&files.0[2])?, file_bytes: REMOVED, ..bench };
         disk.discard_bandwidth = bench.discards(&removed, &disk.read)?;
         disk.bytes_written += REMOVED * REMOVALS as u64;
@@ -195,11 +222,11 @@ pub fn measure(folder: &Path, shards: usize, extent: Extent, progress: &Progress
     let mean = WRITE_SHARES.iter().sum::<f64>() / WRITE_SHARES.len() as f64;
     let left = extent.bytes_max.saturating_sub(disk.bytes_written) as f64;
     let affordable = left / (mean * disk.write_bandwidth.max(1.0) * all as f64);
-    let cell = ((extent.seconds * 0.39 / all as f64).min(affordable).max(0.02) * 1e9) as u64;
+    let cell = ((extent.seconds * 0.35 / all as f64).min(affordable).max(0.02) * 1e9) as u64;
     for (row, writes) in WRITE_SHARES.into_iter().enumerate() {
         for (column, reads) in READ_SHARES.into_iter().enumerate() {
             let part = (row * READ_SHARES.len() + column) as f64 / all as f64;
-            progress("disk: reads beside writes", 0.61 + 0.39 * part);
+            progress("disk: reads beside writes", 0.65 + 0.35 * part);
             let point = bench.beside(&mut disk, writes, reads, cell)?;
             disk.matrix.push(point);
         }
@@ -292,6 +319,17 @@ impl Bench {
 
     fn single(&self, load: Load, for_ns: u64) -> Result<Seen, ProbeError> {
         self.run(1, vec![load], for_ns)?.pop().ok_or(ProbeError::Silent)
+    }
+
+    /// The share of `iops` reads a second from which on a device stalls.
+    fn stalls_from(&self, stalls: &Stalls, iops: f64, for_ns: u64) -> Result<f64, ProbeError> {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..HALVINGS {
+            let share = (low + high) / 2.0;
+            let seen = self.single(Load::random(false, SMALL, Arrival::Rate(iops * share)), for_ns / HALVINGS)?;
+            if stalls.come(&seen) { high = share } else { low = share }
+        }
+        Ok(high)
     }
 
     /// Operations a second at the best of the depths.

@@ -207,7 +207,11 @@ fn disk(writer: &Writer, name: &str, disk: &Disk) -> String {
     if let (Family::Virtio, Some(stalls)) = (family, &disk.stalls) {
         let every = writer.measured::<Time>(stalls.every_ns as f64);
         let rates_left = writer.exact(0.0, "x");
-        let _ = write!(text, "episodes:\n  - every: {every}\n    rates_left: {rates_left}\n    length:\n");
+        let busy = writer.measured::<Ratio>(stalls.busy);
+        let _ = write!(
+            text,
+            "episodes:\n  - every: {every}\n    rates_left: {rates_left}\n    busy: {busy}\n    length:\n"
+        );
         text += &writer.quantiles("      ", stalls.lasts);
     }
     // What writes take from reads comes of the one queue.

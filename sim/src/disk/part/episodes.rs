@@ -67,6 +67,7 @@ mod tests {
             every_ns: 1_000_000_000,
             length: Latency::constant(length_ns),
             rates_left,
+            busy: 0.0,
         };
         let models = [model(0.0, 20_000_000), model(0.5, 100_000_000)];
         let mut episodes = Episodes::new(&models, Generator::new(1));
