@@ -82,9 +82,10 @@ impl Pace {
 }
 
 /// Work that walks what is kept in memory.
-const WALKS_MEMORY: [Work; 7] = [
+const WALKS_MEMORY: [Work; 8] = [
     Work::MemtableInsert,
     Work::MemtableRead,
+    Work::RowCacheRead,
     Work::BloomProbe,
     Work::SstableIndex,
     Work::SstableRead,
@@ -145,7 +146,7 @@ impl CpuModel {
         model.set(Work::Poll, poll, 0.0);
         if let Some(pauses) = &system.pauses {
             let allocated = pauses.allocated.u64();
-            for work in [Work::CoordinateRead, Work::CoordinateWrite, Work::MemtableRead] {
+            for work in [Work::CoordinateRead, Work::CoordinateWrite, Work::MemtableRead, Work::RowCacheRead] {
                 model.set_garbage(work, allocated, 0);
             }
             let retained = pauses.survivors.as_ref().map_or(0, |survivors| survivors.retained.u64());

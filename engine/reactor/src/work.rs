@@ -74,6 +74,8 @@ works! {
     MemtableInsert = "memtable-insert",
     /// Reading one partition or slice from a memtable.
     MemtableRead = "memtable-read",
+    /// Reading one partition or a piece of one from the row cache.
+    RowCacheRead = "row-cache-read",
     /// Taking one row through a read, from wherever it lies into the answer. Amount in cells.
     RowRead = "row-read",
     /// Asking one SSTable's bloom filter.

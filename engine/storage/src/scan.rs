@@ -220,7 +220,7 @@ impl<'a> Files<'a> {
             if self.now.is_current(self.table) {
                 rows.follows(name, place, token, key);
             }
-            reactor::charge(Work::MemtableRead, bytes.len() as u64);
+            reactor::charge(Work::RowCacheRead, bytes.len() as u64);
             return Ok(vec![Source::Files(Partition::decode_shared(&bytes.into())?)]);
         }
         let mut sources = Vec::new();

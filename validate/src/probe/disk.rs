@@ -44,7 +44,7 @@ const HALVINGS: u64 = 4;
 const STREAMS: u32 = 32;
 /// Of a file that is removed beside reads, and how often that is tried.
 const REMOVED: u64 = 256 << 20;
-const REMOVALS: usize = 3;
+const REMOVALS: usize = 7;
 /// Reads go on before and after a removal.
 const BESIDE_REMOVAL: Duration = Duration::from_millis(50);
 

@@ -95,7 +95,7 @@ impl PartitionRead<'_> {
             let row_cache::Found::Whole(cached) = table.rows.find(table.rows_name.get(), self.token, self.key) else {
                 return Ok(None);
             };
-            reactor::charge(Work::MemtableRead, cached.len() as u64);
+            reactor::charge(Work::RowCacheRead, cached.len() as u64);
             self.merge_into(&mut merged, Partition::decode_shared(&Bytes::from(cached))?);
         }
         let Some(mut merged) = merged else { return Ok(Some(Page::default())) };

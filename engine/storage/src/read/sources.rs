@@ -33,9 +33,9 @@ impl Snapshot {
     }
 }
 
-/// To look into the row cache and to go on with one piece is priced as a memtable's read, whether it was there or not.
+/// To look into the row cache and to go on with one piece is priced as a read of it, whether it was there or not.
 fn in_one_piece(partition: Partition) -> Source {
-    reactor::charge(Work::MemtableRead, 0);
+    reactor::charge(Work::RowCacheRead, 0);
     Source::Files(partition)
 }
 
