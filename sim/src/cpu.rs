@@ -82,10 +82,11 @@ impl Pace {
 }
 
 /// Work that walks what is kept in memory.
-const WALKS_MEMORY: [Work; 8] = [
+const WALKS_MEMORY: [Work; 9] = [
     Work::MemtableInsert,
     Work::MemtableRead,
     Work::RowCacheRead,
+    Work::RowCachePiece,
     Work::BloomProbe,
     Work::SstableIndex,
     Work::SstableRead,
@@ -146,7 +147,8 @@ impl CpuModel {
         model.set(Work::Poll, poll, 0.0);
         if let Some(pauses) = &system.pauses {
             let allocated = pauses.allocated.u64();
-            for work in [Work::CoordinateRead, Work::CoordinateWrite, Work::MemtableRead, Work::RowCacheRead] {
+            let reads = [Work::MemtableRead, Work::RowCacheRead, Work::RowCachePiece];
+            for work in reads.into_iter().chain([Work::CoordinateRead, Work::CoordinateWrite]) {
                 model.set_garbage(work, allocated, 0);
             }
             let retained = pauses.survivors.as_ref().map_or(0, |survivors| survivors.retained.u64());

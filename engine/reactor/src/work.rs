@@ -74,8 +74,10 @@ works! {
     MemtableInsert = "memtable-insert",
     /// Reading one partition or slice from a memtable.
     MemtableRead = "memtable-read",
-    /// Reading one partition or a piece of one from the row cache.
+    /// Reading one partition from the row cache.
     RowCacheRead = "row-cache-read",
+    /// Reading one piece of a partition that the row cache has in pieces.
+    RowCachePiece = "row-cache-piece",
     /// Taking one row through a read, from wherever it lies into the answer. Amount in cells.
     RowRead = "row-read",
     /// Asking one SSTable's bloom filter.

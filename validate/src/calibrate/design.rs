@@ -204,6 +204,13 @@ pub fn groups(data: f64) -> Vec<Group> {
             400e3,
             vec![step("read, 16 threads", Mix::READ, 16, 8)],
         ),
+        // In pieces, as the one before, and in few rows.
+        cached(
+            "row cache, 6 rows of 1 x 3 KiB",
+            Row { rows: 6, ..row(1, 3 << 10) },
+            60e3,
+            vec![step("read, 16 threads", Mix::READ, 16, 8)],
+        ),
         on_disk(
             "SSTables, 5 x 34 B",
             Row::STRESS_DEFAULT,

@@ -50,7 +50,7 @@ impl CacheCursor {
             let name = (self.sstables.name, read.token, &**read.key);
             let done = match self.table.rows.piece(name, slice, read.reverse, read.def) {
                 Piece::Known { part: known, head, rows } => {
-                    reactor::charge(Work::RowCacheRead, (head.len() + rows.len()) as u64);
+                    reactor::charge(Work::RowCachePiece, (head.len() + rows.len()) as u64);
                     let mut rows = Partition::decode_shared(&Bytes::from(rows))?;
                     rows.restrict(std::slice::from_ref(&known), false, usize::MAX, 0, read.def);
                     part.merge(rows, read.def);
