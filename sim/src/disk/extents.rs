@@ -27,7 +27,7 @@ impl Extents {
         while self.bytes < wanted {
             let length = (wanted - self.bytes).min(GROUP_BYTES - *given % GROUP_BYTES);
             match self.lengths.last_mut() {
-                Some(last) if self.end == *given && *given % GROUP_BYTES != 0 => *last += length,
+                Some(last) if self.end == *given && !given.is_multiple_of(GROUP_BYTES) => *last += length,
                 _ => self.lengths.push(length),
             }
             self.bytes += length;
