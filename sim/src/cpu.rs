@@ -147,8 +147,13 @@ impl CpuModel {
         model.set(Work::Poll, poll, 0.0);
         if let Some(pauses) = &system.pauses {
             let allocated = pauses.allocated.u64();
-            let reads = [Work::MemtableRead, Work::RowCacheRead, Work::RowCachePiece];
-            for work in reads.into_iter().chain([Work::CoordinateRead, Work::CoordinateWrite]) {
+            for work in [
+                Work::CoordinateRead,
+                Work::CoordinateWrite,
+                Work::MemtableRead,
+                Work::RowCacheRead,
+                Work::RowCachePiece,
+            ] {
                 model.set_garbage(work, allocated, 0);
             }
             let retained = pauses.survivors.as_ref().map_or(0, |survivors| survivors.retained.u64());

@@ -203,8 +203,8 @@ impl World {
             }
             Op::Unlink { path } => {
                 let mut tree = host.tree.borrow_mut();
-                let operation = match tree.goes_with_name(path.as_bytes()) {
-                    Some(inode) if discards(host, tree.disk(inode)) => {
+                let operation = match tree.only_name_of(path.as_bytes()) {
+                    Some(inode) if !tree.is_held(inode) && discards(host, tree.disk(inode)) => {
                         tree.hold(inode);
                         FileOperation::Discard { inode }
                     }
@@ -531,7 +531,8 @@ fn take_effect(host: &Host, now: u64, op: &Op, buf: Option<&mut Buf>, operation:
         (Op::Rename { from, to }, _) => tree.rename(now, from.as_bytes(), to.as_bytes()).map(|()| 0),
         (Op::Link { from, to }, _) => tree.link(now, from.as_bytes(), to.as_bytes()).map(|()| 0),
         (Op::Unlink { path }, _) => {
-            let gone = tree.only_name_of(path.as_bytes());
+            let goes = |id| Ok((tree.number(id), tree.content(id)?.size()));
+            let gone = tree.only_name_of(path.as_bytes()).map(goes).transpose()?;
             tree.unlink(now, path.as_bytes())?;
             if let Some((number, len)) = gone {
                 host.dirty.borrow_mut().take(number);

@@ -394,20 +394,16 @@ impl Tree {
         self.log(now, Change::Remove { folder, name: name.into(), inode: id });
     }
 
-    /// The number and the size of the file whose only name this is.
-    pub fn only_name_of(&self, path: &[u8]) -> Option<(u64, u64)> {
-        let inode = self.inode(self.find(path).ok()?);
-        match &inode.node {
-            Node::File(content) if inode.links == 1 => Some((inode.number, content.size())),
-            _ => None,
-        }
-    }
-
-    /// The file that goes with this name: it has no other, and nothing holds it.
-    pub fn goes_with_name(&self, path: &[u8]) -> Option<InodeId> {
+    /// The file whose only name this is.
+    pub fn only_name_of(&self, path: &[u8]) -> Option<InodeId> {
         let id = self.find(path).ok()?;
         let inode = self.inode(id);
-        (matches!(inode.node, Node::File(_)) && (inode.links, inode.holds) == (1, 0)).then_some(id)
+        (matches!(inode.node, Node::File(_)) && inode.links == 1).then_some(id)
+    }
+
+    /// Whether a descriptor or an operation needs the file.
+    pub fn is_held(&self, id: InodeId) -> bool {
+        self.inode(id).holds > 0
     }
 
     /// Whether a file goes with its holder: that is the last one, and it has no name.

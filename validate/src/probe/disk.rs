@@ -444,7 +444,9 @@ pub async fn lost_beside_removal(file: File, bytes: u64, still: u64, removed: St
         result?;
         buf = back;
         let took = reactor::now() - began;
-        lost += if took > still { took } else { 0 };
+        if took > still {
+            lost += took;
+        }
     }
     removal.await?;
     Ok(lost)
