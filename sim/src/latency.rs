@@ -38,6 +38,10 @@ impl Latency {
         self.quantiles_ns.iter().copied()
     }
 
+    pub fn mean_ns(&self) -> f64 {
+        self.points().map(|ns| ns as f64).sum::<f64>() / self.points().len() as f64
+    }
+
     pub fn median_ns(&self) -> u64 {
         self.quantiles_ns[STEPS / 2]
     }

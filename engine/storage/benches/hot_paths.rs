@@ -25,6 +25,25 @@ fn key(n: u64) -> [u8; 10] {
     key
 }
 
+/// Partitions of rows of one column.
+fn wide_table() -> TableDef {
+    let def = TableDef::builder("keyspace1", "wide").partition_key("key", CqlType::Blob);
+    def.clustering("row", CqlType::Int).regular("C0", CqlType::Blob).build()
+}
+
+/// 17 rows of 1 KiB, which the row cache keeps in pieces.
+fn wide_mutation(def: &TableDef, n: u64) -> Vec<u8> {
+    let row = |at: i32| Row {
+        marker: Some(Liveness::live(1)),
+        cells: vec![(0, Cell::live(1, &[n as u8; 1024]))],
+        ..Row::new(Clustering::new([at.to_be_bytes()]))
+    };
+    let mut bytes = Vec::new();
+    let partition = Partition { rows: (0..17).map(row).collect(), ..Partition::new(&key(n)) };
+    Mutation { table: def.id, schema_version: def.version, partition }.encode(&mut bytes);
+    bytes
+}
+
 fn mutation(def: &TableDef, n: u64, timestamp: i64) -> Vec<u8> {
     let row = Row {
         marker: Some(Liveness::live(timestamp)),
@@ -118,25 +137,28 @@ async fn run(rows: u64, folder: String) -> Result<(), storage::Error> {
 }
 
 /// What `count` knows.
-const COUNTED: [&str; 3] = ["insert", "cached-read", "sstable-read"];
+const COUNTED: [&str; 4] = ["insert", "cached-read", "pieces-read", "sstable-read"];
 
 /// Rows that are there, whatever is counted.
 const COUNTED_ROWS: u64 = 8000;
 
 async fn count(what: String, times: u64, folder: String) -> Result<(), storage::Error> {
-    let def = Arc::new(table());
+    let is_wide = what == "pieces-read";
+    let def = Arc::new(if is_wide { wide_table() } else { table() });
+    let counted_rows = if is_wide { COUNTED_ROWS / 20 } else { COUNTED_ROWS };
     let mut config = Config::new(format!("{folder}/data"), format!("{folder}/commitlog"));
     config.commitlog_segment_bytes = 1 << 20;
     // Whole files' blocks fit, or nothing does.
     config.cache_bytes = if what == "sstable-read" { 0 } else { 256 << 20 };
     let storage = Storage::open(config, vec![def.clone()]).await?;
-    let mutations: Vec<Vec<u8>> = (0..2 * COUNTED_ROWS).map(|n| mutation(&def, n, 1)).collect();
-    let (there, fresh) = mutations.split_at(COUNTED_ROWS as usize);
+    let make = |n| if is_wide { wide_mutation(&def, n) } else { mutation(&def, n, 1) };
+    let mutations: Vec<Vec<u8>> = (0..2 * counted_rows).map(make).collect();
+    let (there, fresh) = mutations.split_at(counted_rows as usize);
     for bytes in there {
         storage.apply(bytes).await?;
     }
     let read = async |n: u64| {
-        let found = storage.read(ReadCommand::partition(def.id, &key(n.wrapping_mul(7919) % COUNTED_ROWS), 0)).await;
+        let found = storage.read(ReadCommand::partition(def.id, &key(n.wrapping_mul(7919) % counted_rows), 0)).await;
         found.map(|partition| assert!(partition.is_some()))
     };
     if what == "insert" {
@@ -146,8 +168,8 @@ async fn count(what: String, times: u64, folder: String) -> Result<(), storage::
         return storage.close().await;
     }
     storage.flush(None).await?;
-    if what == "cached-read" {
-        for n in 0..COUNTED_ROWS {
+    if what != "sstable-read" {
+        for n in 0..counted_rows {
             read(n).await?;
         }
     }

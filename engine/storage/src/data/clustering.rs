@@ -119,6 +119,11 @@ impl Bound {
         compare_positions(table, self.as_start(), other.as_start())
     }
 
+    /// The same position for something that ends there, of what starts there, and the other way around.
+    pub(crate) fn turned(&self) -> Bound {
+        Bound { prefix: self.prefix.clone(), inclusive: !self.inclusive }
+    }
+
     pub(crate) fn as_start(&self) -> Position<'_> {
         Position { prefix: &self.prefix.0, side: if self.inclusive { -1 } else { 1 } }
     }

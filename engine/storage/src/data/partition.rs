@@ -262,16 +262,19 @@ pub(crate) fn behind(slices: &[Slice], row: &Clustering, table: &TableDef) -> Ve
 }
 
 /// Merges two sorted lists; rows with one clustering become one.
-pub(crate) fn merge_rows(ours: &mut Vec<Row>, theirs: Vec<Row>, table: &TableDef) {
-    if theirs.is_empty() {
-        return;
-    }
-    let Some(last) = ours.last() else {
+pub(crate) fn merge_rows(ours: &mut Vec<Row>, mut theirs: Vec<Row>, table: &TableDef) {
+    let (Some(their_first), Some(their_last)) = (theirs.first(), theirs.last()) else { return };
+    let (Some(first), Some(last)) = (ours.first(), ours.last()) else {
         *ours = theirs;
         return;
     };
-    if last.clustering.compare(&theirs[0].clustering, table).is_lt() {
-        ours.extend(theirs);
+    if last.clustering.compare(&their_first.clustering, table).is_lt() {
+        ours.append(&mut theirs);
+        return;
+    }
+    if their_last.clustering.compare(&first.clustering, table).is_lt() {
+        theirs.append(ours);
+        *ours = theirs;
         return;
     }
     let mut merged = Vec::with_capacity(ours.len() + theirs.len());

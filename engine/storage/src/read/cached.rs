@@ -8,7 +8,7 @@ use types::TableDef;
 use super::{Found, PartitionRead, Source};
 use crate::data::compare_positions;
 use crate::memtable::Part;
-use crate::row_cache::Piece;
+use crate::row_cache::{Piece, Stretch};
 use crate::sstable::PartitionCursor;
 use crate::table::Table;
 use crate::{Bound, Bytes, Error, Partition, Slice};
@@ -48,20 +48,22 @@ impl CacheCursor {
             && part.rows.len() < rows_max
         {
             let name = (self.sstables.name, read.token, &**read.key);
-            let done = match self.table.rows.piece(name, slice, read.reverse, read.def) {
-                Piece::Known { part: known, head, rows } => {
-                    reactor::charge(Work::RowCachePiece, (head.len() + rows.len()) as u64);
-                    let mut rows = Partition::decode_shared(&Bytes::from(rows))?;
-                    rows.restrict(std::slice::from_ref(&known), false, usize::MAX, 0, read.def);
-                    part.merge(rows, read.def);
-                    if !std::mem::replace(&mut has_head, true) {
-                        let head = Partition::decode_shared(&Bytes::from(head))?;
-                        let head = Partition { rows: Vec::new(), range_tombstones: Vec::new(), ..head };
-                        part.merge(head, read.def);
-                    }
-                    known
+            let take = |piece: Piece<'_>| {
+                reactor::charge(Work::RowCachePiece, piece.rows.len() as u64);
+                let mut rows = Partition::decode_shared(&Bytes::from(piece.rows.clone()))?;
+                if piece.exceeds {
+                    rows.restrict(std::slice::from_ref(slice), false, usize::MAX, 0, read.def);
                 }
-                Piece::Gap(gap) => {
+                part.merge(rows, read.def);
+                if !std::mem::replace(&mut has_head, true) {
+                    let head = Partition::decode_shared(&Bytes::from(piece.head.clone()))?;
+                    part.merge(Partition { rows: Vec::new(), range_tombstones: Vec::new(), ..head }, read.def);
+                }
+                Ok::<_, Error>(part.rows.len() < rows_max)
+            };
+            let done = match self.table.rows.walk(name, slice, read.reverse, read.def, take)? {
+                Stretch::Known(known) => known,
+                Stretch::Gap(gap) => {
                     let (rows, covered) = self.fill(read, gap, (rows_max - part.rows.len()).max(ROWS_FILL)).await?;
                     part.merge(rows, read.def);
                     has_head = true;
@@ -121,9 +123,9 @@ impl CacheCursor {
 fn advance(rest: &mut Vec<Slice>, done: &Slice, reverse: bool, def: &TableDef) {
     let Some(slice) = rest.last_mut() else { return };
     if reverse {
-        slice.end = done.start.as_start().to_end();
+        slice.end = done.start.turned();
     } else {
-        slice.start = done.end.as_end().to_start();
+        slice.start = done.end.turned();
     }
     if is_empty(slice, def) {
         rest.pop();

@@ -25,7 +25,6 @@ use types::{TableDef, Token};
 pub(crate) use self::order::Behind;
 use self::order::Order;
 use self::slots::{Content, Large, NONE, Slots};
-pub(crate) use self::wide::intersection;
 use self::wide::{SEGMENT_MAX_BYTES, Segment, Wide, cut, decode, encode, is_some, key_of};
 use crate::data::compare_positions;
 use crate::{Bytes, CacheStats, Malformed, Partition, Slice};
@@ -60,11 +59,20 @@ pub(crate) enum Found {
 }
 
 /// What is known at the beginning of a slice, in reading order.
-pub(crate) enum Piece {
-    /// All that lies in the slice's part named here, and may be more; deletion and static row stand in `head`.
-    Known { part: Slice, head: Arc<[u8]>, rows: Arc<[u8]> },
-    /// Nothing is known of this part of the slice.
+pub(crate) enum Stretch {
+    /// All that lies in this part of the slice: its pieces were given.
+    Known(Slice),
+    /// Nothing of this part.
     Gap(Slice),
+}
+
+/// Of a stretch that is known.
+pub(crate) struct Piece<'a> {
+    /// The partition's deletion and static row.
+    pub head: &'a Arc<[u8]>,
+    pub rows: &'a Arc<[u8]>,
+    /// Whether some of these may lie outside the slice.
+    pub exceeds: bool,
 }
 
 /// What an allocator gives for so many bytes: four sizes to each doubling, as mimalloc's `_mi_bin` and jemalloc's size
@@ -163,48 +171,70 @@ impl RowCache {
         Found::Whole(bytes)
     }
 
-    /// What is known at the beginning of `slice`, at its end when `reverse`.
-    pub fn piece(
+    /// What is known at the beginning of `slice`, at its end when `reverse`: gives it to `take`, piece by piece in reading
+    /// order, for as long as that asks for more.
+    pub fn walk<E>(
         &self,
         (table, token, key): (u32, Token, &[u8]),
         slice: &Slice,
         reverse: bool,
         def: &TableDef,
-    ) -> Piece {
+        mut take: impl FnMut(Piece<'_>) -> Result<bool, E>,
+    ) -> Result<Stretch, E> {
         let inner = &mut *self.inner.borrow_mut();
-        let Some(slot) = inner.slot(table, token, key) else {
+        let Some(owner) = inner.slot(table, token, key) else {
             inner.stats.misses += 1;
-            return Piece::Gap(slice.clone());
+            return Ok(Stretch::Gap(slice.clone()));
         };
-        if let Content::Whole(bytes) = &inner.slots.at(slot).content {
+        if let Content::Whole(bytes) = &inner.slots.at(owner).content {
             inner.stats.hits += 1;
-            return Piece::Known { part: slice.clone(), head: bytes.clone(), rows: bytes.clone() };
+            take(Piece { head: bytes, rows: bytes, exceeds: true })?;
+            return Ok(Stretch::Known(slice.clone()));
         }
-        let Some(wide) = inner.slots.at(slot).content.wide() else { return Piece::Gap(slice.clone()) };
-        let nearest = inner.nearest(wide, slice, reverse, def);
-        let Some((slot, segment)) = nearest else {
+        let mut next = inner.nearest(owner, slice, reverse, def).map(|(at, ..)| at);
+        let mut rest = slice.clone();
+        let mut is_known = false;
+        while let Some((slot, segment)) = next.and_then(|at| inner.segment(owner, at)) {
+            let held = &segment.slice;
+            let start = compare_positions(def, held.start.as_start(), rest.start.as_start());
+            let end = compare_positions(def, rest.end.as_end(), held.end.as_end());
+            let (near, far) = if reverse { (end, start) } else { (start, end) };
+            if near.is_gt() {
+                // It only comes later.
+                if reverse {
+                    rest.start = held.end.turned();
+                } else {
+                    rest.end = held.start.turned();
+                }
+                break;
+            }
+            if reverse {
+                rest.end = held.start.turned();
+            } else {
+                rest.start = held.end.turned();
+            }
+            let Some(head) = inner.slots.at(owner).content.wide().map(|wide| &wide.head) else { break };
+            let asks_more = take(Piece { head, rows: &segment.rows, exceeds: start.is_lt() || end.is_lt() })?;
+            inner.stats.hits += 1;
+            inner.slots.touch(slot);
+            if far.is_le() {
+                return Ok(Stretch::Known(slice.clone()));
+            }
+            is_known = true;
+            if !asks_more {
+                break;
+            }
+            next = next.and_then(|at| if reverse { at.checked_sub(1) } else { Some(at + 1) });
+        }
+        if !is_known {
             inner.stats.misses += 1;
-            return Piece::Gap(slice.clone());
-        };
-        // Does it hold the slice's beginning, or does it only come later?
-        let gap = if reverse {
-            let reaches = compare_positions(def, segment.slice.end.as_end(), slice.end.as_end()).is_ge();
-            (!reaches).then(|| Slice { start: segment.slice.end.as_end().to_start(), end: slice.end.clone() })
+            return Ok(Stretch::Gap(rest));
+        }
+        Ok(Stretch::Known(if reverse {
+            Slice { start: rest.end.turned(), end: slice.end.clone() }
         } else {
-            let reaches = compare_positions(def, segment.slice.start.as_start(), slice.start.as_start()).is_le();
-            (!reaches).then(|| Slice { start: slice.start.clone(), end: segment.slice.start.as_start().to_end() })
-        };
-        if let Some(gap) = gap {
-            inner.stats.misses += 1;
-            // What comes first of the slice and of the segment.
-            return Piece::Gap(intersection(&gap, slice, def).unwrap_or(gap));
-        }
-        let known = intersection(&segment.slice, slice, def);
-        let (head, rows) = (wide.head.clone(), segment.rows.clone());
-        let piece = known.map(|part| Piece::Known { part, head, rows });
-        inner.stats.hits += 1;
-        inner.slots.touch(slot);
-        piece.unwrap_or_else(|| Piece::Gap(slice.clone()))
+            Slice { start: slice.start.clone(), end: rest.start.turned() }
+        }))
     }
 
     /// Keeps a whole partition that was read from the files; an empty one when they do not have it. What is here stays.
@@ -277,24 +307,26 @@ impl Inner {
         self.map.find(spread(hash), is_it).copied()
     }
 
-    /// The segment that holds the slice's beginning, or else the first behind it; none when it is behind the slice.
-    fn nearest<'a>(&'a self, wide: &Wide, slice: &Slice, reverse: bool, def: &TableDef) -> Option<(u32, &'a Segment)> {
-        let segment = |slot: u32| self.slots.at(slot).content.segment();
-        let list = &wide.segments;
+    /// A partition's segment, by its number in their order, and its place.
+    fn segment(&self, owner: u32, number: usize) -> Option<(u32, &Segment)> {
+        let slot = *self.slots.at(owner).content.wide()?.segments.get(number)?;
+        Some((slot, self.slots.at(slot).content.segment()?))
+    }
+
+    /// The segment that holds the slice's beginning, or else the first behind it, with its number and place; none when it
+    /// is behind the slice.
+    fn nearest(&self, owner: u32, slice: &Slice, reverse: bool, def: &TableDef) -> Option<(usize, u32, &Segment)> {
+        let list = &self.slots.at(owner).content.wide()?.segments;
+        let held = |slot: &u32| self.slots.at(*slot).content.segment().map(|segment| &segment.slice);
+        let begins = |held: &Slice| is_some(held.start.as_start(), slice.end.as_end(), def);
+        let goes_on = |held: &Slice| is_some(slice.start.as_start(), held.end.as_end(), def);
         let at = if reverse {
-            // Those that begin before the slice's end.
-            let before =
-                |slot: &u32| segment(*slot).is_some_and(|s| is_some(s.slice.start.as_start(), slice.end.as_end(), def));
-            list.partition_point(before).checked_sub(1)?
+            list.partition_point(|slot| held(slot).is_some_and(begins)).checked_sub(1)?
         } else {
-            // Those that end before the slice's start.
-            list.partition_point(|slot| {
-                segment(*slot).is_some_and(|s| !is_some(slice.start.as_start(), s.slice.end.as_end(), def))
-            })
+            list.partition_point(|slot| held(slot).is_some_and(|held| !goes_on(held)))
         };
-        let slot = *list.get(at)?;
-        let found = segment(slot)?;
-        intersection(&found.slice, slice, def).map(|_| (slot, found))
+        let (slot, segment) = self.segment(owner, at)?;
+        (begins(&segment.slice) && goes_on(&segment.slice)).then_some((at, slot, segment))
     }
 
     /// Puts a new entry into map and, save for `Wide`, into the order of use.
@@ -366,15 +398,14 @@ impl Inner {
 
     /// The parts of `slice` that no segment holds.
     fn uncovered(&self, owner: u32, slice: &Slice, def: &TableDef) -> Vec<Slice> {
-        let Some(wide) = self.slots.at(owner).content.wide() else { return Vec::new() };
         let mut uncovered = Vec::new();
         let mut rest = slice.clone();
-        while let Some((_, segment)) = self.nearest(wide, &rest, false, def) {
-            let (from, to) = (rest.start.as_start(), segment.slice.start.as_start());
-            if is_some(from, to, def) {
-                uncovered.push(Slice { start: rest.start.clone(), end: to.to_end() });
+        while let Some((_, _, segment)) = self.nearest(owner, &rest, false, def) {
+            let held = &segment.slice;
+            if is_some(rest.start.as_start(), held.start.as_start(), def) {
+                uncovered.push(Slice { start: rest.start.clone(), end: held.start.turned() });
             }
-            rest.start = segment.slice.end.as_end().to_start();
+            rest.start = held.end.turned();
             if !is_some(rest.start.as_start(), rest.end.as_end(), def) {
                 return uncovered;
             }

@@ -155,13 +155,13 @@ impl Inner {
         let mut touched = Vec::new();
         for row in &partition.rows {
             let point = Slice::prefix(row.clustering.clone());
-            touched.extend(self.nearest(wide, &point, false, def).map(|(slot, _)| slot));
+            touched.extend(self.nearest(owner, &point, false, def).map(|(_, slot, _)| slot));
         }
         for range in &partition.range_tombstones {
             let mut rest = Slice { start: range.start.clone(), end: range.end.clone() };
-            while let Some((slot, segment)) = self.nearest(wide, &rest, false, def) {
+            while let Some((_, slot, segment)) = self.nearest(owner, &rest, false, def) {
                 touched.push(slot);
-                rest.start = segment.slice.end.as_end().to_start();
+                rest.start = segment.slice.end.turned();
                 if !super::is_some(rest.start.as_start(), rest.end.as_end(), def) {
                     break;
                 }

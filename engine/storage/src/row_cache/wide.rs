@@ -46,15 +46,6 @@ pub(super) fn key_of(encoded: &[u8]) -> &[u8] {
     Reader::new(encoded).head().map_or(&[], |head| head.key)
 }
 
-/// What `slice` and `other` share.
-pub(crate) fn intersection(slice: &Slice, other: &Slice, table: &TableDef) -> Option<Slice> {
-    let later = |a: &Bound, b: &Bound| compare_positions(table, a.as_start(), b.as_start()).is_lt();
-    let earlier = |a: &Bound, b: &Bound| compare_positions(table, a.as_end(), b.as_end()).is_gt();
-    let start = if later(&slice.start, &other.start) { &other.start } else { &slice.start };
-    let end = if earlier(&slice.end, &other.end) { &other.end } else { &slice.end };
-    is_some(start.as_start(), end.as_end(), table).then(|| Slice { start: start.clone(), end: end.clone() })
-}
-
 /// Whether anything can lie between the two.
 pub(super) fn is_some(start: Position<'_>, end: Position<'_>, table: &TableDef) -> bool {
     compare_positions(table, start, end).is_lt()
