@@ -31,8 +31,16 @@ pub fn run(args: &args::Calibrate) -> Result<(), Failure> {
     show("loading client", &found.loader);
     if let Some(pace) = found.pace {
         println!(
-            "the machine did {:.0} pieces of its watch's work a second; CPU goes with the power {:.2} of what one takes",
-            pace.usual, pace.power
+            "from moment to moment CPU goes with the power {:.2} of what a piece of the watch's work takes",
+            pace.power
+        );
+    }
+    if let Some(control) = found.pace.and_then(|pace| pace.control) {
+        let [server, loader] = control.usual;
+        println!(
+            "of the control a second of the node's CPU did {server:.0} operations, of its client's {loader:.0}; CPU goes \
+             with the power {:.2} of what one takes",
+            control.power
         );
     }
     println!("profiles `{}` and `{}-bench` in {}", args.name, args.name, args.out.display());
@@ -139,7 +147,8 @@ fn json(measured: &Measurements, found: &Calibrated) -> serde_json::Value {
         serde_json::json!({"scale": fit.scale, "median_error": fit.median_error(false),
             "median_error_left_out": fit.median_error(true), "prices": prices, "mixes": mixes})
     };
-    let pace = found.pace.map(|pace| serde_json::json!({"pieces_per_s": pace.usual, "power": pace.power}));
+    let control = |of: calibrate::ControlPace| serde_json::json!({"operations_per_s": of.usual, "power": of.power});
+    let pace = found.pace.map(|pace| serde_json::json!({"power": pace.power, "control": pace.control.map(control)}));
     serde_json::json!({"date": measured.date, "pace": pace, "server": side(&found.server),
         "loader": side(&found.loader), "rates": measured.rates})
 }

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use ::validate::compare;
+use ::validate::control::ControlError;
 use ::validate::hosts::Hosts;
 use ::validate::local::{self, LocalCluster, LocalError, Nodes};
 use ::validate::machine::{Bounds, Machine};
@@ -124,8 +125,10 @@ fn measure(job: &mut Job, place: &Place, args: &Validate) -> Result<RunRecord, F
             job.run.scenario
         );
         match against.speed {
-            Some(times) => eprintln!(", which were {times:.2} times as fast as when calibrated"),
-            None => eprintln!(),
+            [Some(nodes), Some(loaders)] => {
+                eprintln!(", which were {nodes:.2} and {loaders:.2} times as fast as when calibrated");
+            }
+            _ => eprintln!(),
         }
     }
     // Beside each other in the folders of the records: what really ran is another system there.
@@ -212,8 +215,10 @@ fn of_nodes(error: LocalError) -> Failure {
 
 fn failure(error: RealError) -> Failure {
     match error {
-        RealError::Load { cause, .. } | RealError::Connect(cause) => bench::failure(cause),
-        RealError::Local(error) => of_nodes(error),
+        RealError::Load { cause, .. } | RealError::Connect(cause) | RealError::Control(ControlError::Load(cause)) => {
+            bench::failure(cause)
+        }
+        RealError::Local(error) | RealError::Control(ControlError::Node(error)) => of_nodes(error),
         RealError::Watch(error) => Failure::unexpected(error),
     }
 }

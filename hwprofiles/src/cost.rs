@@ -61,12 +61,16 @@ pub struct Reference {
     pub hyper_thread_factor: Figure<Ratio>,
     /// How the costs grow with what is kept in memory; absent: they do not.
     pub growth: Option<Growth>,
-    /// How often a second the machine did one unchanging piece of work when the costs were found (`orrery calibrate`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub yardstick: Option<Figure<Rate>>,
-    /// The costs go with this power of what that piece takes; absent: 1.
+    /// From one moment to the next the costs go with this power of what one unchanging piece of work takes (`orrery
+    /// calibrate`); absent: they do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yardstick_power: Option<Figure<Ratio>>,
+    /// How many of one unchanging load's operations the system did in a second of CPU when the costs were found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Figure<Rate>>,
+    /// The costs go with this power of what such an operation takes; absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_power: Option<Figure<Ratio>>,
 }
 
 /// Data that no cache of the processor holds is fetched from memory, and its pages' addresses too: the more there is of
@@ -106,10 +110,20 @@ impl Reference {
         self.clock.f64() * self.ipc_factor.f64() * self.hyper_thread_factor.f64()
     }
 
-    /// What multiplies the costs while the machine does `pace` of the yardstick's pieces a second; 1 without a yardstick.
-    pub fn slowness(&self, pace: f64) -> f64 {
-        let power = self.yardstick_power.as_ref().map_or(1.0, |power| power.f64());
-        self.yardstick.as_ref().map_or(1.0, |then| libm::pow(then.f64() / pace, power))
+    /// What multiplies the costs while the system does `control` of the unchanging load's operations in a second of CPU; 1
+    /// where it is not known what it did then.
+    pub fn slowness(&self, control: f64) -> f64 {
+        let power = self.control_power.as_ref().map_or(1.0, |power| power.f64());
+        self.control.as_ref().map_or(1.0, |then| libm::pow(then.f64() / control, power))
+    }
+
+    /// What multiplies the costs at moments at which the machine does `paces` of the yardstick's pieces a second: 1 on
+    /// average.
+    pub fn unsteadiness(&self, paces: &[f64]) -> Vec<f64> {
+        let power = self.yardstick_power.as_ref().map_or(0.0, |power| power.f64());
+        let each: Vec<f64> = paces.iter().map(|pace| libm::pow(*pace, -power)).collect();
+        let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
+        each.into_iter().map(|factor| factor / mean).collect()
     }
 }
 

@@ -4,7 +4,8 @@
 //! - [`local`] starts nodes of this binary on this machine, within the bounds of [`machine`]; [`hosts`] names servers that
 //!   run already.
 //! - [`real`] runs a scenario's phases on servers, by [`load`], its client on pinned threads, and looks at [`usage`].
-//! - [`speed`] tells how fast the processors are as time goes by, and by [`bound`] when others have them.
+//! - [`speed`] tells how fast the processors are as time goes by, by [`bound`] when others have them, and [`control`] how
+//!   fast the engine is on them.
 //! - [`compare`] holds a simulated record against a real one.
 //! - [`metrics`] reads what a node counts of itself, over [`http`].
 
@@ -16,6 +17,7 @@ use std::cmp::Ordering;
 mod bound;
 pub mod calibrate;
 pub mod compare;
+pub mod control;
 pub mod hosts;
 pub mod http;
 pub mod load;

@@ -130,6 +130,7 @@ struct Node {
 
 /// Running nodes, ready for clients.
 pub struct LocalCluster {
+    program: PathBuf,
     nodes: Vec<Node>,
     folder: Option<tempfile::TempDir>,
     cpus: Vec<usize>,
@@ -145,7 +146,8 @@ impl LocalCluster {
         folders().push(folder.path().to_path_buf());
         let network = free_network(nodes.cpus.len()).ok_or(LocalError::NoAddress)?;
         let addresses: Vec<IpAddr> = (0..nodes.cpus.len()).map(|node| network(node).into()).collect();
-        let mut cluster = Self { nodes: Vec::new(), folder: Some(folder), cpus: nodes.cpus.concat() };
+        let (program, cpus) = (nodes.program.clone(), nodes.cpus.concat());
+        let mut cluster = Self { program, nodes: Vec::new(), folder: Some(folder), cpus };
         for node in 0..addresses.len() {
             let started = cluster.spawn(nodes, node, &addresses)?;
             cluster.nodes.push(started);
@@ -154,6 +156,11 @@ impl LocalCluster {
             cluster.await_ready(node)?;
         }
         Ok(cluster)
+    }
+
+    /// What was started.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// The processors that nodes are pinned to; several may have the same.

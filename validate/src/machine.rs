@@ -60,8 +60,8 @@ impl Bounds {
 /// What a real run's processors were like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Against {
-    /// Times as fast as when the costs were found, the nodes'; where both are known.
-    pub speed: Option<f64>,
+    /// Times as fast as when the costs were found, the nodes' and the loaders'; where both are known.
+    pub speed: [Option<f64>; 2],
     /// Part of their time that other threads had while there was work, the nodes' and the loaders'.
     pub taken: [f64; 2],
 }
@@ -122,10 +122,11 @@ impl Machine {
     /// `run` on processors that are interrupted as these were beside the real run, and as fast or slow, and others', from
     /// moment to moment as they were in it.
     pub fn under(&self, run: &mut Run, conditions: &Conditions) -> Against {
-        let reference = &self.system.costs.reference;
-        for (instance, sights) in
-            [(&mut run.instance, &conditions.nodes), (&mut run.loader_instance, &conditions.loaders)]
-        {
+        let sides = [
+            (&mut run.instance, &self.system, &conditions.nodes),
+            (&mut run.loader_instance, &self.loader_system, &conditions.loaders),
+        ];
+        for (side, (instance, system, sights)) in sides.into_iter().enumerate() {
             let interruptions = conditions.interruptions.iter().map(|seen| hwprofiles::Interruptions {
                 every: Figure::new(seen.every_ns as f64, Standing::Measured, BESIDE),
                 lasts: seen.lasts.quantiles(BESIDE),
@@ -142,20 +143,26 @@ impl Machine {
                     wake: Spread::mean(&dozes.iter().map(|doze| doze.wake).collect::<Vec<_>>()).quantiles(BESIDE),
                 });
             }
-            let moment = |sight: &Sight| Moment {
-                slowness: reference.slowness(f64::from(sight.speed)) as f32,
-                taken_ns: sight.taken_ns,
+            let reference = &system.costs.reference;
+            let level = conditions.control(side).map_or(1.0, |control| reference.slowness(control));
+            let span = |sights: &Vec<Sight>| {
+                let paces: Vec<f64> = sights.iter().map(|sight| f64::from(sight.speed)).collect();
+                let moment = |(sight, factor): (&Sight, f64)| Moment {
+                    slowness: (level * factor) as f32,
+                    taken_ns: sight.taken_ns,
+                };
+                sights.iter().zip(reference.unsteadiness(&paces)).map(moment).collect()
             };
-            let spans = sights.iter().map(|sights| sights.iter().map(moment).collect()).collect();
+            let spans = sights.iter().map(span).collect();
             instance.moments = Some(Moments { every_ns: speed::EVERY.as_nanos() as u64, spans });
         }
-        let seen = conditions.nodes.iter().any(|sights| !sights.is_empty());
+        let speed = |side: usize, system: &System| {
+            let reference = &system.costs.reference;
+            let control = reference.control.as_ref().and(conditions.control(side))?;
+            Some(1.0 / reference.slowness(control))
+        };
         Against {
-            speed: reference
-                .yardstick
-                .as_ref()
-                .filter(|_| seen)
-                .map(|_| 1.0 / reference.slowness(speed::mean(&conditions.nodes))),
+            speed: [speed(0, &self.system), speed(1, &self.loader_system)],
             taken: [&conditions.nodes, &conditions.loaders].map(|sights| speed::taken(sights)),
         }
     }

@@ -4,6 +4,7 @@
 //! server without an admin API, a node that joins) is left out and told.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reactor::uring::Awake;
@@ -12,6 +13,7 @@ use scenarios::model::{Meanwhile, Quiesce};
 use scenarios::{Kind, PhasePlan, PhaseRecord, Run, RunRecord};
 
 use crate::compare::PREPARES;
+use crate::control::{self, Control, ControlError};
 use crate::load::{self, LoadError, LoaderConfig, Loaders};
 use crate::local::{Compacting, LocalCluster, LocalError};
 use crate::probe::ProbeError;
@@ -30,6 +32,8 @@ pub enum RealError {
     Local(#[from] LocalError),
     #[error("what interrupts the processors: {0}")]
     Watch(ProbeError),
+    #[error("the control beside it: {0}")]
+    Control(#[from] ControlError),
 }
 
 /// Told now and then how far a run is, in its phase: `(phase's name, part of 1)`.
@@ -56,6 +60,16 @@ pub struct Conditions {
     pub interruptions: Vec<Interruptions>,
     /// Before and behind each phase.
     pub wakes: Vec<Wakes>,
+    /// As [`Control::measure`] gives them, then too.
+    pub controls: Vec<[f64; 2]>,
+}
+
+impl Conditions {
+    /// Operations of the control a second of CPU, on one side; where that was measured.
+    pub fn control(&self, side: usize) -> Option<f64> {
+        let sum: f64 = self.controls.iter().map(|control| control[side]).sum();
+        (sum > 0.0).then(|| sum / self.controls.len() as f64)
+    }
 }
 
 /// Servers that run.
@@ -95,6 +109,7 @@ struct Watch<'a> {
     /// Processes whose threads work: the nodes' and this one, which loads them.
     processes: Vec<u32>,
     speedometer: Speedometer,
+    control: Control,
     interruptions: Seen,
     /// How long the phases were, and what part of it the host had of the processors.
     lasted: Duration,
@@ -160,7 +175,7 @@ pub fn run(
     }));
     let Real { loaders, skipped, doubts, doubt, watch, .. } = real;
     loaders.stop().map_err(RealError::Connect)?;
-    let conditions = watch.map(Watch::over);
+    let conditions = watch.map(Watch::over).transpose()?;
     Ok(Ran { record: RunRecord::new(Kind::Real, run, phases), skipped, doubts, doubt, conditions })
 }
 
@@ -218,6 +233,7 @@ impl Real<'_> {
         let places = Places { server: watch.nodes.first().copied(), client: watch.loaders.first().copied() };
         let wakes = network::measure_wakes(places, WAKE).map_err(RealError::Watch)?;
         watch.conditions.wakes.push(wakes);
+        watch.conditions.controls.push(watch.control.measure(control::LASTS)?);
         Ok(())
     }
 
@@ -289,12 +305,20 @@ impl<'a> Watch<'a> {
         let processes = watched.processes.iter().copied().chain([std::process::id()]).collect();
         let unwatched = |cause| RealError::Watch(ProbeError::Unwatched(cause));
         let speedometer = Speedometer::on(&watched.cpus).map_err(unwatched)?;
-        let conditions = Conditions { nodes: vec![], loaders: vec![], interruptions: vec![], wakes: vec![] };
+        let place = control::Place {
+            program: cluster.program().to_path_buf(),
+            server_cpu: nodes.first().copied(),
+            loader_cpu: loaders.first().copied(),
+            folder: cluster.folder().parent().map(Path::to_path_buf),
+        };
+        let conditions =
+            Conditions { nodes: vec![], loaders: vec![], interruptions: vec![], wakes: vec![], controls: vec![] };
         Ok(Self {
             nodes,
             loaders,
             processes,
             speedometer,
+            control: Control::start(&place)?,
             interruptions: Seen::nothing(),
             lasted: Duration::ZERO,
             stolen: Duration::ZERO,
@@ -310,9 +334,10 @@ impl<'a> Watch<'a> {
         self.conditions.loaders.extend(self.speedometer.seen(self.loaders));
     }
 
-    fn over(self) -> Conditions {
+    fn over(self) -> Result<Conditions, RealError> {
+        self.control.stop()?;
         let stolen = self.stolen.as_secs_f64() / self.lasted.as_secs_f64().max(1e-9);
-        Conditions { interruptions: self.interruptions.but_preempted(stolen), ..self.conditions }
+        Ok(Conditions { interruptions: self.interruptions.but_preempted(stolen), ..self.conditions })
     }
 }
 

@@ -13,6 +13,7 @@ use server::NodeConfig;
 use super::design::{Group, groups};
 use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
+use crate::control::{self, Control};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
 use crate::local::{Compacting, LocalCluster, Nodes};
 use crate::probe;
@@ -70,6 +71,10 @@ pub struct Rates {
     /// Pieces of [`speed`]'s work a second, on the server's and on the loader's processor; 0 where they were not known.
     #[serde(default)]
     pub yardstick: [f64; 2],
+    /// Operations of the [`control`](crate::control) a second of CPU, the node's and the client's, before and behind; 0
+    /// where they were not known.
+    #[serde(default)]
+    pub control: [f64; 2],
 }
 
 /// What one side has counted at a moment.
@@ -122,23 +127,37 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
     let cpus: Vec<usize> = options.server_cpu.into_iter().chain(options.loader_cpu).collect();
     let _awake = Awake::keep(&cpus).map_err(probe::ProbeError::Asleep)?;
     let speedometer = Speedometer::on(&cpus).map_err(probe::ProbeError::Unwatched)?;
+    let control = Control::start(&control::Place {
+        program: options.program.clone(),
+        server_cpu: options.server_cpu,
+        loader_cpu: options.loader_cpu,
+        folder: options.folder.clone(),
+    })?;
+    let machine = Machine { speedometer, control };
     let steps = groups.iter().map(|group| group.steps.len()).sum::<usize>() * options.rounds as usize;
     let mut seen = interruptions::measure(&cpus, WATCH)?;
     for _ in 0..options.rounds {
         for group in &groups {
-            measure(options, group, &speedometer, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
+            measure(options, group, &machine, &mut all, &|name, done| progress(name, done as f64 / steps as f64))?;
         }
         seen.add(&interruptions::measure(&cpus, WATCH)?)?;
     }
+    machine.control.stop()?;
     all.interrupted = seen.interrupted();
     Ok(all)
+}
+
+/// What tells how fast the machine is.
+struct Machine {
+    speedometer: Speedometer,
+    control: Control,
 }
 
 /// All mixes of one group, on a node of its own.
 fn measure(
     options: &Options,
     group: &Group,
-    speedometer: &Speedometer,
+    machine: &Machine,
     all: &mut Measurements,
     progress: &dyn Fn(&str, usize),
 ) -> Result<(), CalibrateError> {
@@ -179,6 +198,8 @@ fn measure(
     if group.settled {
         cluster.quiesce()?;
     }
+    let control = || machine.control.measure(control::LASTS.min(options.mix));
+    let mut control_before = control()?;
     for (number, step) in group.steps.iter().enumerate() {
         let name = format!("{}: {}", group.name, step.name);
         progress(&name, all.rates.len());
@@ -191,15 +212,16 @@ fn measure(
         };
         let before = look()?;
         let compacting = step.compacts.then(|| cluster.compact(0, KEYSPACE)).flatten();
-        speedometer.begin(&[]);
+        machine.speedometer.begin(&[]);
         let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
         let yardstick =
-            [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&speedometer.seen(cpu.as_slice())));
+            [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&machine.speedometer.seen(cpu.as_slice())));
         let after = look()?;
         loaders.stop()?;
         compacting.map_or(Ok(()), Compacting::end)?;
         // What compaction still does is not the next mix's.
         cluster.rest()?;
+        let control_behind = control()?;
         let (server, loader) = (after.0.since(&before.0, &name), after.1.since(&before.1, &name));
         let time_ns = options.mix.as_nanos() as f64;
         all.rates.push(Rates {
@@ -208,7 +230,9 @@ fn measure(
             server_busy: server.cpu_ns / time_ns,
             loader_busy: loader.cpu_ns / time_ns,
             yardstick,
+            control: [0, 1].map(|side| (control_before[side] + control_behind[side]) / 2.0),
         });
+        control_before = control_behind;
         all.server.push(server);
         all.loader.push(loader);
     }

@@ -16,9 +16,10 @@ use hwprofiles::{CostTable, Profiles};
 
 pub use fit::{Fit, FitError, Found, Price, Residual, fit};
 pub use measure::{Measurements, Options, Rates, run};
-pub use pace::Pace;
+pub use pace::{ControlPace, Pace};
 pub use system::systems;
 
+use crate::control::ControlError;
 use crate::load::LoadError;
 use crate::local::LocalError;
 use crate::probe::ProbeError;
@@ -32,6 +33,8 @@ pub enum CalibrateError {
     Host(#[from] ProbeError),
     #[error(transparent)]
     Node(#[from] LocalError),
+    #[error("the control: {0}")]
+    Control(#[from] ControlError),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]

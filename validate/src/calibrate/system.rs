@@ -19,7 +19,7 @@ pub fn systems(measured: &Measurements, found: &Calibrated, name: &str) -> Resul
     let server = System {
         name: name.to_string(),
         about: about("orrery"),
-        costs: costs(measured, found.pace, &found.server, &prior.costs),
+        costs: costs(measured, found.pace, 0, &found.server, &prior.costs),
         ..prior.clone()
     };
     let bench = format!("{name}-bench");
@@ -27,7 +27,7 @@ pub fn systems(measured: &Measurements, found: &Calibrated, name: &str) -> Resul
     let loader = System {
         name: bench.clone(),
         about: about("orrery's loading client"),
-        costs: costs(measured, found.pace, &found.loader, &client.costs),
+        costs: costs(measured, found.pace, 1, &found.loader, &client.costs),
         ..client.clone()
     };
     let document = |name: &str, system: &System, fit: &Fit| -> Result<Document, serde_yaml::Error> {
@@ -50,7 +50,8 @@ fn text(system: &System, fit: &Fit) -> Result<String, serde_yaml::Error> {
     ))
 }
 
-fn costs(measured: &Measurements, pace: Option<Pace>, fit: &Fit, prior: &CostTable) -> CostTable {
+/// `side`: 0 of the server's costs, 1 of the loader's.
+fn costs(measured: &Measurements, pace: Option<Pace>, side: usize, fit: &Fit, prior: &CostTable) -> CostTable {
     let host = &measured.host;
     let source = format!("orrery calibrate on {}", measured.date);
     let cost = |(kind, found): (&String, &Found)| {
@@ -65,6 +66,7 @@ fn costs(measured: &Measurements, pace: Option<Pace>, fit: &Fit, prior: &CostTab
         };
         (kind.clone(), cost)
     };
+    let control = pace.and_then(|pace| pace.control);
     let clock_standing = if host.clock_measured { Standing::Measured } else { Standing::Assumed };
     CostTable {
         reference: Reference {
@@ -72,8 +74,9 @@ fn costs(measured: &Measurements, pace: Option<Pace>, fit: &Fit, prior: &CostTab
             ipc_factor: Figure::new(1.0, Standing::Assumed, "the processor is its own measure"),
             hyper_thread_factor: Figure::new(rounded(host.hyper_thread_factor), Standing::Measured, &source),
             growth: prior.reference.growth.clone(),
-            yardstick: pace.map(|pace| Figure::new(rounded(pace.usual), Standing::Measured, &source)),
             yardstick_power: pace.map(|pace| Figure::new(rounded(pace.power), Standing::Measured, &source)),
+            control: control.map(|control| Figure::new(rounded(control.usual[side]), Standing::Measured, &source)),
+            control_power: control.map(|control| Figure::new(rounded(control.power), Standing::Measured, &source)),
         },
         work: fit.prices.iter().map(cost).collect(),
     }

@@ -1,0 +1,108 @@
+//! How fast the engine is now: a control, a node and a client that do the same whenever they are asked.
+//!
+//! What it takes them more or less than at another time is the machine's doing, whatever that is: a virtual one's
+//! processors are slower by a tenth for minutes, and the watch of their speed ([`crate::speed`]) does not always see it.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use scenarios::client::{TableSpec, Target};
+use scenarios::generate::Keys;
+use scenarios::{Arrival, Consistency, Mix, Row, Workload};
+use server::NodeConfig;
+
+use crate::load::{LoadError, LoaderConfig, Loaders, create_schema};
+use crate::local::{LocalCluster, LocalError, Nodes};
+use crate::usage;
+
+/// Of default rows, all in memory: reads, for writes would leave something behind.
+const ROWS: u64 = 100_000;
+const MEMORY: u64 = 256 << 20;
+const THREADS: u32 = 64;
+const CONNECTIONS: u32 = 8;
+/// Each time.
+pub const LASTS: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error(transparent)]
+    Node(#[from] LocalError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// Idle unless it is asked.
+pub struct Control {
+    cluster: LocalCluster,
+    loaders: Loaders,
+}
+
+/// Where it runs.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The `orrery` to start.
+    pub program: PathBuf,
+    pub server_cpu: Option<usize>,
+    pub loader_cpu: Option<usize>,
+    /// Folder for the node's data; the system's folder for temporary files if absent.
+    pub folder: Option<PathBuf>,
+}
+
+impl Control {
+    pub fn start(place: &Place) -> Result<Self, ControlError> {
+        let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "data");
+        (config.memtable_bytes, config.cache_bytes) = (MEMORY, MEMORY);
+        let cluster = LocalCluster::start(&Nodes {
+            program: place.program.clone(),
+            config,
+            shards: 1,
+            cpus: vec![place.server_cpu.into_iter().collect()],
+            busy_poll: Duration::ZERO,
+            data: place.folder.clone(),
+        })?;
+        let target = Target {
+            nodes: cluster.addresses(),
+            table: TableSpec::new("control", 1, Row::STRESS_DEFAULT),
+            connections_per_host: CONNECTIONS,
+            shard_aware: false,
+            patience: PATIENCE,
+        };
+        create_schema(&target)?;
+        let cpus = place.loader_cpu.into_iter().collect();
+        let client = LoaderConfig { loaders: 1, shards: 1, cpus, busy_poll: Duration::ZERO };
+        let control = Self { cluster, loaders: Loaders::connect(&client, &target)? };
+        let fill = Workload { mix: Mix::WRITE, keys: Keys::Sequence { from: 1, to: ROWS }, ..reads(Duration::ZERO) };
+        control.loaders.run_alone(Workload { operations: Some(ROWS), duration_ns: None, ..fill }, 0)?;
+        Ok(control)
+    }
+
+    /// Operations a second of CPU: the node's, and the client's.
+    pub fn measure(&self, lasts: Duration) -> Result<[f64; 2], ControlError> {
+        let node = || usage::cpu_ns(&self.cluster.process_ids());
+        let client = || self.loaders.counted(0).map(|counted| counted.cpu_ns as f64);
+        let before = [node(), client()?];
+        let operations = self.loaders.run_alone(reads(lasts), 1)? as f64;
+        let after = [node(), client()?];
+        Ok([0, 1].map(|side| operations * 1e9 / (after[side] - before[side]).max(1.0)))
+    }
+
+    pub fn stop(self) -> Result<(), ControlError> {
+        self.loaders.stop()?;
+        Ok(self.cluster.stop()?)
+    }
+}
+
+fn reads(lasts: Duration) -> Workload {
+    Workload {
+        mix: Mix::READ,
+        keys: Keys::Uniform { from: 1, to: ROWS },
+        arrival: Arrival::Closed { threads: THREADS },
+        consistency: Consistency::One,
+        operations: None,
+        duration_ns: Some(lasts.as_nanos() as u64),
+        row: Row::STRESS_DEFAULT,
+        connections_per_host: CONNECTIONS,
+    }
+}
