@@ -80,7 +80,7 @@ dimension!(
 dimension!(
     /// Base unit: nanoseconds a byte, or whatever else a kind of work is counted in.
     TimePerByte, "time per byte", "0.5 ns/B", false,
-    [("ns/B", 1.0), ("us/KiB", 1e3 / KIB), ("ns/entry", 1.0), ("ns/cell", 1.0)]
+    [("ns/B", 1.0), ("us/KiB", 1e3 / KIB), ("ns/entry", 1.0), ("ns/cell", 1.0), ("ns/half-doubling", 1.0)]
 );
 dimension!(
     /// Base unit: bytes an operation.

@@ -112,6 +112,12 @@ impl CpuModel {
         (cost.fixed, cost.per_byte) = (fraction(fixed_ns), fraction(ns_per_byte));
     }
 
+    /// Where memory holds the part `data` of what it would, a search in it is among as much more.
+    pub fn scaled(&mut self, data: f64) {
+        let cost = &mut self.costs[Work::MemoryLookup as usize];
+        cost.fixed += (cost.per_byte as f64 * -2.0 * libm::log2(data)).round() as u64;
+    }
+
     /// `bytes` of a heap that is collected each time `work` is done, of which `retained` stay alive.
     pub fn set_garbage(&mut self, work: Work, bytes: u64, retained: u64) {
         let cost = &mut self.costs[work as usize];

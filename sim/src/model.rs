@@ -265,6 +265,7 @@ impl HostModel {
     pub fn scaled(mut self, data: f64, burst: f64) -> Self {
         self.disks.iter_mut().for_each(|(_, disk)| disk.scale_savings(data, burst));
         self.data_part = data;
+        self.cpu.scaled(data);
         self.nic.burst_credit *= burst;
         self.page_cache_bytes = (self.page_cache_bytes as f64 * data) as u64;
         if let Some(caps) = &mut self.volume_caps {

@@ -70,6 +70,9 @@ works! {
     Reconcile = "reconcile",
     /// Encoding and appending a record to the commit log's buffer.
     CommitlogAppend = "commitlog-append",
+    /// Finding one partition among those in a memtable or in the row cache. Amount in half doublings of all that lies
+    /// there, from a MiB on.
+    MemoryLookup = "memory-lookup",
     /// Applying one mutation to a memtable.
     MemtableInsert = "memtable-insert",
     /// Reading one partition or slice from a memtable.

@@ -24,6 +24,7 @@ mod events;
 mod flush;
 mod folders;
 mod histogram;
+mod lookup;
 mod lru;
 mod manifest;
 mod memory;

@@ -23,7 +23,7 @@ use crate::memtable::Memtable;
 use crate::read::{Page, PartitionRead};
 use crate::sstable::{self, Sstable};
 use crate::table::{SharedMemtable, Table, add};
-use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders};
+use crate::{Config, Error, Partition, ReadCommand, ScanCommand, Stats, SyncMode, TableStats, flush, folders, lookup};
 
 /// Flushes at a time; Cassandra's `memtable_flush_writers` is 2 for a node with one data folder, for threads that
 /// wait for the disk. Here more cost nothing but their buffers.
@@ -393,6 +393,7 @@ impl Storage {
         }
         let checked = check_partition(head.partition, &memtable.def)?;
         let end = if is_logged { self.log.append(mutation)? } else { self.log.position() };
+        lookup::charge(memtable.bytes() as u64);
         reactor::charge(Work::MemtableInsert, head.partition.len() as u64);
         self.insert(&mut memtable, head.partition, &checked, end)?;
         add(&table.counts.writes, 1);

@@ -1,10 +1,10 @@
 //! Which mixes are run: unlike enough in what they do that each kind of work shows in a way of its own.
 //!
 //! Rows of 60 bytes to 8 KiB tell what is paid by the byte, of 1 to 24 columns what is paid by the cell, partitions of
-//! several rows what is paid by the row; few and many requests in flight, over few and many connections, what is paid for
-//! a send or a turn from what is paid for a request; reads from the cache, from SSTables, and from compressed ones, what
-//! storage costs; memory for memtables that is soon full, flushes. Compaction is asked for: the little that comes with
-//! flushes is lost in them.
+//! several rows what is paid by the row, few and many of them what is paid for finding one; few and many requests in
+//! flight, over few and many connections, what is paid for a send or a turn from what is paid for a request; reads from
+//! the cache, from SSTables, and from compressed ones, what storage costs; memory for memtables that is soon full,
+//! flushes. Compaction is asked for: the little that comes with flushes is lost in them.
 
 use scenarios::generate::Keys;
 use scenarios::{Arrival, Consistency, Mix, Row, Workload};
@@ -146,6 +146,19 @@ pub fn groups(data: f64) -> Vec<Group> {
                 paced("both at 40,000/s", BOTH, 40e3),
             ],
         ),
+        // Among few, and among many.
+        in_memory(
+            "memory, 20,000 of 5 x 34 B",
+            Row::STRESS_DEFAULT,
+            20e3,
+            vec![step("read, 64 threads", Mix::READ, 64, 8)],
+        ),
+        in_memory(
+            "memory, 1.5 million of 5 x 34 B",
+            Row::STRESS_DEFAULT,
+            1.5e6,
+            vec![step("write, 64 threads", Mix::WRITE, 64, 8), step("read, 64 threads", Mix::READ, 64, 8)],
+        ),
         in_memory(
             "memory, 1 x 100 B",
             row(1, 100),
@@ -184,6 +197,7 @@ pub fn groups(data: f64) -> Vec<Group> {
             )
         },
         cached("row cache, 5 x 34 B", Row::STRESS_DEFAULT, 50e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
+        cached("row cache, 1 x 100 B", row(1, 100), 1e6, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
         // As large rows lie in memory: where no cache of the processor holds them.
         cached("row cache, 1 x 8 KiB", row(1, 8 << 10), 30e3, vec![step("read, 64 threads", Mix::READ, 64, 8)]),
         cached(

@@ -22,7 +22,7 @@ use crate::memtable::{Memtable, Part};
 use crate::row_cache;
 use crate::sstable::PartitionCursor;
 use crate::table::{SharedMemtable, Table};
-use crate::{Bound, Bytes, Clustering, Error, Partition, Slice};
+use crate::{Bound, Bytes, Clustering, Error, Partition, Slice, lookup};
 
 /// Rows asked of each source at first; twice as many each time that was not enough.
 const ROWS_FIRST: usize = 128;
@@ -80,6 +80,7 @@ impl PartitionRead<'_> {
             let flushing = table.flushing.borrow();
             for memtable in std::iter::once(&*table.active.borrow()).chain(flushing.iter().rev()) {
                 let memtable = memtable.borrow();
+                lookup::charge(memtable.bytes() as u64);
                 let Some(stored) = memtable.get(self.token, self.key) else { continue };
                 if !stored.is_packed() {
                     return Ok(None);
@@ -231,6 +232,7 @@ impl PartitionRead<'_> {
         stopped_at: Option<&Clustering>,
         rows_max: usize,
     ) -> Result<Option<Part>, Error> {
+        lookup::charge(memtable.bytes() as u64);
         let Some(stored) = memtable.get(self.token, self.key) else { return Ok(None) };
         reactor::charge(Work::MemtableRead, stored.len_bytes() as u64);
         let part = match stopped_at {

@@ -27,7 +27,7 @@ use self::order::Order;
 use self::slots::{Content, Large, NONE, Slots};
 use self::wide::{SEGMENT_MAX_BYTES, Segment, Wide, cut, decode, encode, is_some, key_of};
 use crate::data::compare_positions;
-use crate::{Bytes, CacheStats, Malformed, Partition, Slice};
+use crate::{Bytes, CacheStats, Malformed, Partition, Slice, lookup};
 
 /// Larger partitions are kept in stretches: reading one row of them should not decode all.
 pub(crate) const PARTITION_MAX_BYTES: u64 = 16 << 10;
@@ -160,6 +160,7 @@ impl RowCache {
     #[inline]
     pub fn find(&self, table: u32, token: Token, key: &[u8]) -> Found {
         let inner = &mut *self.inner.borrow_mut();
+        lookup::charge(inner.content_bytes);
         let Some(slot) = inner.slot(table, token, key) else {
             inner.stats.misses += 1;
             return Found::Nothing;
@@ -182,6 +183,7 @@ impl RowCache {
         mut take: impl FnMut(Piece<'_>) -> Result<bool, E>,
     ) -> Result<Stretch, E> {
         let inner = &mut *self.inner.borrow_mut();
+        lookup::charge(inner.content_bytes);
         let Some(owner) = inner.slot(table, token, key) else {
             inner.stats.misses += 1;
             return Ok(Stretch::Gap(slice.clone()));
