@@ -47,7 +47,7 @@ fn a_probed_and_calibrated_machine_is_simulated() {
     assert_eq!(left, ["profiles"]);
 
     let told = shown(folder.path(), &["calibrate", "--quick", "--data", "."]);
-    for part in ["server: ", "loading client: ", "net-receive", "memtable-insert", "left out"] {
+    for part in ["server: ", "loading client: ", "net-receive", "memory-lookup", "of the control", "left out"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     let table = |path: &str| fs::read_to_string(folder.path().join("profiles/systems").join(path)).expect("a profile");

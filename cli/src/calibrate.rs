@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ::validate::calibrate::{self, CalibrateError, Calibrated, Fit, Measurements, Options};
-use ::validate::{local, probe};
+use ::validate::local::{self, Place};
+use ::validate::probe;
 
 use crate::args;
 use crate::exit::{Code, Failure, with_causes};
@@ -63,14 +64,16 @@ fn measure(args: &args::Calibrate) -> Result<Measurements, Failure> {
     let cpus = if args.cpus.is_empty() { probe::host::usable_cpus() } else { args.cpus.clone() };
     let of = |cpu: Option<&usize>| cpu.copied().filter(|_| cpus.len() > 1);
     let options = Options {
-        program: local::this_program().map_err(Failure::unexpected)?,
-        server_cpu: of(cpus.first()),
-        loader_cpu: of(cpus.last()),
+        place: Place {
+            program: local::this_program().map_err(Failure::unexpected)?,
+            server_cpu: of(cpus.first()),
+            loader_cpu: of(cpus.last()),
+            folder: args.data.clone(),
+        },
         mix: Duration::from_millis(if args.quick { 150 } else { 3_000 }),
         warmup: Duration::from_millis(if args.quick { 50 } else { 1_000 }),
         rounds: if args.quick { 1 } else { args.rounds.get() },
         data: if args.quick { 0.02 } else { 1.0 },
-        folder: args.data.clone(),
     };
     let steps = Steps::begin();
     calibrate::run(&options, &|what, part| steps.tell(what, part)).map_err(failure)

@@ -249,6 +249,20 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_is_as_slow_as_its_control_tells_and_unsteady_as_its_yardstick() {
+        let profiles = crate::Profiles::embedded();
+        let mut reference = profiles.systems["orrery"].costs.reference.clone();
+        assert_eq!((reference.slowness(1.0), reference.unsteadiness(&[1.0, 9.0])), (1.0, vec![1.0, 1.0]));
+        reference.control = Some(Figure::new(4e5, Standing::Measured, "test"));
+        let ratio = |value| Some(Figure::new(value, Standing::Measured, "test"));
+        (reference.control_power, reference.yardstick_power) = (ratio(0.5), ratio(1.0));
+        assert!((reference.slowness(1e5) - 2.0).abs() < 1e-9);
+        // One takes three times as long as the other, and both together what they would.
+        let each = reference.unsteadiness(&[3e4, 9e4]);
+        assert!((each[0] - 1.5).abs() < 1e-9 && (each[1] - 0.5).abs() < 1e-9, "{each:?}");
+    }
+
+    #[test]
     fn a_table_may_follow_another() {
         let profiles = crate::Profiles::embedded();
         let base = &profiles.systems["scylla-1.6.1"].costs;

@@ -4,7 +4,6 @@
 //! processors are slower by a tenth for minutes, and the watch of their speed ([`crate::speed`]) does not always see it.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use scenarios::client::{TableSpec, Target};
@@ -13,7 +12,7 @@ use scenarios::{Arrival, Consistency, Mix, Row, Workload};
 use server::NodeConfig;
 
 use crate::load::{LoadError, LoaderConfig, Loaders, create_schema};
-use crate::local::{LocalCluster, LocalError, Nodes};
+use crate::local::{LocalCluster, LocalError, Nodes, Place};
 use crate::usage;
 
 /// Of default rows, all in memory: reads, for writes would leave something behind.
@@ -39,29 +38,11 @@ pub struct Control {
     loaders: Loaders,
 }
 
-/// Where it runs.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// The `orrery` to start.
-    pub program: PathBuf,
-    pub server_cpu: Option<usize>,
-    pub loader_cpu: Option<usize>,
-    /// Folder for the node's data; the system's folder for temporary files if absent.
-    pub folder: Option<PathBuf>,
-}
-
 impl Control {
     pub fn start(place: &Place) -> Result<Self, ControlError> {
         let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "data");
         (config.memtable_bytes, config.cache_bytes) = (MEMORY, MEMORY);
-        let cluster = LocalCluster::start(&Nodes {
-            program: place.program.clone(),
-            config,
-            shards: 1,
-            cpus: vec![place.server_cpu.into_iter().collect()],
-            busy_poll: Duration::ZERO,
-            data: place.folder.clone(),
-        })?;
+        let cluster = LocalCluster::start(&Nodes::one(place, config))?;
         let target = Target {
             nodes: cluster.addresses(),
             table: TableSpec::new("control", 1, Row::STRESS_DEFAULT),
@@ -70,9 +51,8 @@ impl Control {
             patience: PATIENCE,
         };
         create_schema(&target)?;
-        let cpus = place.loader_cpu.into_iter().collect();
-        let client = LoaderConfig { loaders: 1, shards: 1, cpus, busy_poll: Duration::ZERO };
-        let control = Self { cluster, loaders: Loaders::connect(&client, &target)? };
+        let loaders = Loaders::connect(&LoaderConfig::one(place.loader_cpu), &target)?;
+        let control = Self { cluster, loaders };
         let fill = Workload { mix: Mix::WRITE, keys: Keys::Sequence { from: 1, to: ROWS }, ..reads(Duration::ZERO) };
         control.loaders.run_alone(Workload { operations: Some(ROWS), duration_ns: None, ..fill }, 0)?;
         Ok(control)

@@ -36,6 +36,13 @@ pub struct LoaderConfig {
     pub busy_poll: Duration,
 }
 
+impl LoaderConfig {
+    /// One thread.
+    pub fn one(cpu: Option<usize>) -> Self {
+        Self { loaders: 1, shards: 1, cpus: cpu.into_iter().collect(), busy_poll: Duration::ZERO }
+    }
+}
+
 /// Work of one thread, and the CPU that it took.
 #[derive(Clone, Debug)]
 pub struct Counted {

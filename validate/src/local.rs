@@ -66,6 +66,31 @@ pub struct Nodes {
     pub data: Option<PathBuf>,
 }
 
+impl Nodes {
+    /// One node with one shard.
+    pub fn one(place: &Place, config: NodeConfig) -> Self {
+        Self {
+            program: place.program.clone(),
+            config,
+            shards: 1,
+            cpus: vec![place.server_cpu.into_iter().collect()],
+            busy_poll: Duration::ZERO,
+            data: place.folder.clone(),
+        }
+    }
+}
+
+/// Where a node and its client run, each on a processor of its own; `None` pins nothing.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The `orrery` to start.
+    pub program: PathBuf,
+    pub server_cpu: Option<usize>,
+    pub loader_cpu: Option<usize>,
+    /// Folder for the node's data; the system's folder for temporary files if absent.
+    pub folder: Option<PathBuf>,
+}
+
 /// The program that runs now.
 pub fn this_program() -> Result<PathBuf, LocalError> {
     std::env::current_exe().map_err(|source| LocalError::Program { program: "orrery".into(), source })

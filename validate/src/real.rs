@@ -15,7 +15,7 @@ use scenarios::{Kind, PhasePlan, PhaseRecord, Run, RunRecord};
 use crate::compare::PREPARES;
 use crate::control::{self, Control, ControlError};
 use crate::load::{self, LoadError, LoaderConfig, Loaders};
-use crate::local::{Compacting, LocalCluster, LocalError};
+use crate::local::{Compacting, LocalCluster, LocalError, Place};
 use crate::probe::ProbeError;
 use crate::probe::interruptions::{self, Interruptions, Seen};
 use crate::probe::network::{self, Places, Wakes};
@@ -305,7 +305,7 @@ impl<'a> Watch<'a> {
         let processes = watched.processes.iter().copied().chain([std::process::id()]).collect();
         let unwatched = |cause| RealError::Watch(ProbeError::Unwatched(cause));
         let speedometer = Speedometer::on(&watched.cpus).map_err(unwatched)?;
-        let place = control::Place {
+        let place = Place {
             program: cluster.program().to_path_buf(),
             server_cpu: nodes.first().copied(),
             loader_cpu: loaders.first().copied(),

@@ -1,6 +1,5 @@
 //! Runs the design: the real engine as a process of its own on one processor, the loading client on another.
 
-use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::fit::{Count, Mix};
 use super::{CalibrateError, Progress};
 use crate::control::{self, Control};
 use crate::load::{Counted, LoaderConfig, Loaders, create_schema};
-use crate::local::{Compacting, LocalCluster, Nodes};
+use crate::local::{Compacting, LocalCluster, Nodes, Place};
 use crate::probe;
 use crate::probe::interruptions;
 use crate::speed::{self, Speedometer};
@@ -29,10 +28,7 @@ const WATCH: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The `orrery` to start.
-    pub program: PathBuf,
-    pub server_cpu: Option<usize>,
-    pub loader_cpu: Option<usize>,
+    pub place: Place,
     /// Each mix, and before that what settles it.
     pub mix: Duration,
     pub warmup: Duration,
@@ -40,8 +36,6 @@ pub struct Options {
     pub data: f64,
     /// How often all mixes are run: what others do on a shared machine averages out.
     pub rounds: u32,
-    /// Folder for the node's data; the system's folder for temporary files if absent.
-    pub folder: Option<PathBuf>,
 }
 
 /// Everything measured: what prices can be fitted to again.
@@ -124,16 +118,11 @@ pub fn run(options: &Options, progress: &Progress) -> Result<Measurements, Calib
     let date = probe::date::today();
     let mut all = Measurements { date, host, server: vec![], loader: vec![], rates: vec![], interrupted: 0.0 };
     let groups = groups(options.data);
-    let cpus: Vec<usize> = options.server_cpu.into_iter().chain(options.loader_cpu).collect();
+    let place = &options.place;
+    let cpus: Vec<usize> = place.server_cpu.into_iter().chain(place.loader_cpu).collect();
     let _awake = Awake::keep(&cpus).map_err(probe::ProbeError::Asleep)?;
     let speedometer = Speedometer::on(&cpus).map_err(probe::ProbeError::Unwatched)?;
-    let control = Control::start(&control::Place {
-        program: options.program.clone(),
-        server_cpu: options.server_cpu,
-        loader_cpu: options.loader_cpu,
-        folder: options.folder.clone(),
-    })?;
-    let machine = Machine { speedometer, control };
+    let machine = Machine { speedometer, control: Control::start(place)? };
     let steps = groups.iter().map(|group| group.steps.len()).sum::<usize>() * options.rounds as usize;
     let mut seen = interruptions::measure(&cpus, WATCH)?;
     for _ in 0..options.rounds {
@@ -166,16 +155,9 @@ fn measure(
     if group.durable {
         config.sync = storage::SyncMode::Batch;
     }
-    let nodes = Nodes {
-        program: options.program.clone(),
-        config,
-        shards: 1,
-        cpus: vec![options.server_cpu.into_iter().collect()],
-        busy_poll: Duration::ZERO,
-        data: options.folder.clone(),
-    };
+    let place = &options.place;
     progress(&format!("{}: filling", group.name), all.rates.len());
-    let cluster = LocalCluster::start(&nodes)?;
+    let cluster = LocalCluster::start(&Nodes::one(place, config))?;
     let mut table = TableSpec::new(KEYSPACE, 1, group.row);
     table.compression = group.compression.map(str::to_string);
     let target = |connections| Target {
@@ -186,12 +168,7 @@ fn measure(
         patience: PATIENCE,
     };
     create_schema(&target(1))?;
-    let client = LoaderConfig {
-        loaders: 1,
-        shards: 1,
-        cpus: options.loader_cpu.into_iter().collect(),
-        busy_poll: Duration::ZERO,
-    };
+    let client = LoaderConfig::one(place.loader_cpu);
     let filler = Loaders::connect(&client, &target(8))?;
     filler.run_alone(group.fill(), 0)?;
     filler.stop()?;
@@ -215,7 +192,7 @@ fn measure(
         machine.speedometer.begin(&[]);
         let operations = loaders.run_alone(workload(options.mix), 2 * number as u64 + 2)?;
         let yardstick =
-            [options.server_cpu, options.loader_cpu].map(|cpu| speed::mean(&machine.speedometer.seen(cpu.as_slice())));
+            [place.server_cpu, place.loader_cpu].map(|cpu| speed::mean(&machine.speedometer.seen(cpu.as_slice())));
         let after = look()?;
         loaders.stop()?;
         compacting.map_or(Ok(()), Compacting::end)?;
