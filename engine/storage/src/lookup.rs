@@ -1,8 +1,8 @@
 //! What it takes to find a partition among those in memory, for the shard's accounts.
 //!
 //! The more there is, the fewer of the places that a search comes by are in the processor's caches, and the fewer of their
-//! pages in its tables of addresses. A read of a small row took 2.45 us of CPU among 50,000 rows, 2.79 among 300,000, 3.06
-//! among 1.5 million.
+//! pages in its tables of addresses. One core did 404,000 reads a second of rows of 100 B among 50,000, 353,000 among
+//! 300,000, and 322,000 among 1.5 million.
 
 use reactor::Work;
 
