@@ -172,10 +172,22 @@ func metadata(*gocql.Session) {
 	equal(table.ClusteringColumns[0].Name, "c", "the clustering column")
 }
 
+// What a query was traced under.
+type traced struct{ id []byte }
+
+func (t *traced) Trace(id []byte) { t.id = id }
+
 func traces(session *gocql.Session) {
+	var query traced
+	check(session.Query("SELECT v FROM batches WHERE p = 1").Trace(&query).Exec(), "a traced query")
 	var told bytes.Buffer
 	trace := gocql.NewTraceWriter(session, &told)
-	check(session.Query("SELECT v FROM batches WHERE p = 1").Trace(trace).Exec(), "a traced query")
+	// A server writes its traces down when it has answered.
+	for try := 0; try < 100 && !strings.Contains(told.String(), "Reading go_driver.batches"); try++ {
+		time.Sleep(20 * time.Millisecond)
+		told.Reset()
+		trace.Trace(query.id)
+	}
 	equal(strings.Contains(told.String(), "Reading go_driver.batches"), true, "a trace: "+told.String())
 }
 
