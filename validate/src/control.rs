@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use scenarios::client::{TableSpec, Target};
+use scenarios::client::TableSpec;
 use scenarios::generate::Keys;
 use scenarios::{Arrival, Consistency, Mix, Row, Workload};
 use server::NodeConfig;
@@ -22,7 +22,6 @@ const THREADS: u32 = 64;
 const CONNECTIONS: u32 = 8;
 /// Each time.
 pub const LASTS: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
@@ -43,13 +42,7 @@ impl Control {
         let mut config = NodeConfig::single(Ipv4Addr::LOCALHOST.into(), "data");
         (config.memtable_bytes, config.cache_bytes) = (MEMORY, MEMORY);
         let cluster = LocalCluster::start(&Nodes::one(place, config))?;
-        let target = Target {
-            nodes: cluster.addresses(),
-            table: TableSpec::new("control", 1, Row::STRESS_DEFAULT),
-            connections_per_host: CONNECTIONS,
-            shard_aware: false,
-            patience: PATIENCE,
-        };
+        let target = cluster.target(TableSpec::new("control", 1, Row::STRESS_DEFAULT), CONNECTIONS);
         create_schema(&target)?;
         let loaders = Loaders::connect(&LoaderConfig::one(place.loader_cpu), &target)?;
         let control = Self { cluster, loaders };

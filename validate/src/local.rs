@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use scenarios::client::{TableSpec, Target};
 use server::NodeConfig;
 use storage::SyncMode;
 
@@ -25,6 +26,8 @@ use crate::metrics::Metrics;
 const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
+/// How long a client tries a node that has just said that it is ready.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 const CQL_PORT: u16 = 9042;
 /// The defaults of `orrery serve`, which hold as every node has an address of its own.
@@ -237,6 +240,11 @@ impl LocalCluster {
     /// Where clients connect.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| SocketAddr::new(node.address, CQL_PORT)).collect()
+    }
+
+    /// A table of a node that has just said that it is ready, for one client.
+    pub fn target(&self, table: TableSpec, connections_per_host: u32) -> Target {
+        Target { nodes: self.addresses(), table, connections_per_host, shard_aware: false, patience: PATIENCE }
     }
 
     pub fn process_ids(&self) -> Vec<u32> {

@@ -126,6 +126,7 @@ impl Machine {
             (&mut run.instance, &self.system, &conditions.nodes),
             (&mut run.loader_instance, &self.loader_system, &conditions.loaders),
         ];
+        let mut speed = [None; 2];
         for (side, (instance, system, sights)) in sides.into_iter().enumerate() {
             let interruptions = conditions.interruptions.iter().map(|seen| hwprofiles::Interruptions {
                 every: Figure::new(seen.every_ns as f64, Standing::Measured, BESIDE),
@@ -144,7 +145,9 @@ impl Machine {
                 });
             }
             let reference = &system.costs.reference;
-            let level = conditions.control(side).map_or(1.0, |control| reference.slowness(control));
+            let control = reference.control.as_ref().and(conditions.control(side));
+            let level = control.map_or(1.0, |control| reference.slowness(control));
+            speed[side] = control.map(|_| 1.0 / level);
             let span = |sights: &Vec<Sight>| {
                 let paces: Vec<f64> = sights.iter().map(|sight| f64::from(sight.speed)).collect();
                 let moment = |(sight, factor): (&Sight, f64)| Moment {
@@ -156,15 +159,7 @@ impl Machine {
             let spans = sights.iter().map(span).collect();
             instance.moments = Some(Moments { every_ns: speed::EVERY.as_nanos() as u64, spans });
         }
-        let speed = |side: usize, system: &System| {
-            let reference = &system.costs.reference;
-            let control = reference.control.as_ref().and(conditions.control(side))?;
-            Some(1.0 / reference.slowness(control))
-        };
-        Against {
-            speed: [speed(0, &self.system), speed(1, &self.loader_system)],
-            taken: [&conditions.nodes, &conditions.loaders].map(|sights| speed::taken(sights)),
-        }
+        Against { speed, taken: [&conditions.nodes, &conditions.loaders].map(|sights| speed::taken(sights)) }
     }
 
     /// Some of the instance's processors, each shared by `sharing`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reactor::Work;
 use reactor::uring::Awake;
-use scenarios::client::{TableSpec, Target};
+use scenarios::client::TableSpec;
 use serde::{Deserialize, Serialize};
 use server::NodeConfig;
 
@@ -21,8 +21,6 @@ use crate::speed::{self, Speedometer};
 use crate::usage;
 
 const KEYSPACE: &str = "calibrate";
-/// How long a node that has just said that it is ready is tried.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// For interruptions to be seen, beside each round.
 const WATCH: Duration = Duration::from_secs(2);
 
@@ -160,13 +158,7 @@ fn measure(
     let cluster = LocalCluster::start(&Nodes::one(place, config))?;
     let mut table = TableSpec::new(KEYSPACE, 1, group.row);
     table.compression = group.compression.map(str::to_string);
-    let target = |connections| Target {
-        nodes: cluster.addresses(),
-        table: table.clone(),
-        connections_per_host: connections,
-        shard_aware: false,
-        patience: PATIENCE,
-    };
+    let target = |connections| cluster.target(table.clone(), connections);
     create_schema(&target(1))?;
     let client = LoaderConfig::one(place.loader_cpu);
     let filler = Loaders::connect(&client, &target(8))?;

@@ -160,6 +160,15 @@ impl Slice {
             && compare_positions(table, row, self.end.as_end()).is_lt()
     }
 
+    /// Leaves what comes after `done`, in reading order.
+    pub(crate) fn advance(&mut self, done: &Slice, reverse: bool) {
+        if reverse {
+            self.end = done.start.turned();
+        } else {
+            self.start = done.end.turned();
+        }
+    }
+
     /// The part of it that comes after `row`, in reading order; `None` when there is none.
     pub fn behind(&self, row: &Clustering, reverse: bool, table: &TableDef) -> Option<Slice> {
         let at = Position::row(&row.0);

@@ -122,11 +122,7 @@ impl CacheCursor {
 /// Takes what was read off the front of the list (its end) of slices.
 fn advance(rest: &mut Vec<Slice>, done: &Slice, reverse: bool, def: &TableDef) {
     let Some(slice) = rest.last_mut() else { return };
-    if reverse {
-        slice.end = done.start.turned();
-    } else {
-        slice.start = done.end.turned();
-    }
+    slice.advance(done, reverse);
     if is_empty(slice, def) {
         rest.pop();
     }

@@ -202,19 +202,11 @@ impl RowCache {
             let end = compare_positions(def, rest.end.as_end(), held.end.as_end());
             let (near, far) = if reverse { (end, start) } else { (start, end) };
             if near.is_gt() {
-                // It only comes later.
-                if reverse {
-                    rest.start = held.end.turned();
-                } else {
-                    rest.end = held.start.turned();
-                }
+                // It only comes later: what is left lies before it.
+                rest.advance(held, !reverse);
                 break;
             }
-            if reverse {
-                rest.end = held.start.turned();
-            } else {
-                rest.start = held.end.turned();
-            }
+            rest.advance(held, reverse);
             let Some(head) = inner.slots.at(owner).content.wide().map(|wide| &wide.head) else { break };
             let asks_more = take(Piece { head, rows: &segment.rows, exceeds: start.is_lt() || end.is_lt() })?;
             inner.stats.hits += 1;
@@ -232,11 +224,9 @@ impl RowCache {
             inner.stats.misses += 1;
             return Ok(Stretch::Gap(rest));
         }
-        Ok(Stretch::Known(if reverse {
-            Slice { start: rest.end.turned(), end: slice.end.clone() }
-        } else {
-            Slice { start: slice.start.clone(), end: rest.start.turned() }
-        }))
+        let mut known = slice.clone();
+        known.advance(&rest, !reverse);
+        Ok(Stretch::Known(known))
     }
 
     /// Keeps a whole partition that was read from the files; an empty one when they do not have it. What is here stays.
@@ -407,7 +397,7 @@ impl Inner {
             if is_some(rest.start.as_start(), held.start.as_start(), def) {
                 uncovered.push(Slice { start: rest.start.clone(), end: held.start.turned() });
             }
-            rest.start = held.end.turned();
+            rest.advance(held, false);
             if !is_some(rest.start.as_start(), rest.end.as_end(), def) {
                 return uncovered;
             }

@@ -161,7 +161,7 @@ impl Inner {
             let mut rest = Slice { start: range.start.clone(), end: range.end.clone() };
             while let Some((_, slot, segment)) = self.nearest(owner, &rest, false, def) {
                 touched.push(slot);
-                rest.start = segment.slice.end.turned();
+                rest.advance(&segment.slice, false);
                 if !super::is_some(rest.start.as_start(), rest.end.as_end(), def) {
                     break;
                 }
