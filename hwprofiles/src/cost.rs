@@ -12,7 +12,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::figure::{Figure, Standing};
 use crate::instance::Instance;
-use crate::quantity::{Bytes, Frequency, Quantity, Rate, Ratio, Time, TimePerByte};
+use crate::quantity::{Frequency, Quantity, Rate, Ratio, Time, TimePerByte};
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,8 +59,6 @@ pub struct Reference {
     pub clock: Figure<Frequency>,
     pub ipc_factor: Figure<Ratio>,
     pub hyper_thread_factor: Figure<Ratio>,
-    /// How the costs grow with what is kept in memory; absent: they do not.
-    pub growth: Option<Growth>,
     /// From one moment to the next the costs go with this power of what one unchanging piece of work takes (`orrery
     /// calibrate`); absent: they do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,37 +69,6 @@ pub struct Reference {
     /// The costs go with this power of what such an operation takes; absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_power: Option<Figure<Ratio>>,
-}
-
-/// Data that no cache of the processor holds is fetched from memory, and its pages' addresses too: the more there is of
-/// it, the dearer is work that walks it. `factor = 1 + per_doubling x log2(working set / working_set)`.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Growth {
-    /// What was in memory when the costs were found.
-    pub working_set: Figure<Bytes>,
-    /// Added to the cost each time that doubles.
-    pub per_doubling: Figure<Ratio>,
-}
-
-impl Growth {
-    /// What multiplies a cost when `bytes` are kept in memory; never below a half.
-    pub fn factor(&self, bytes: u64) -> f64 {
-        let times = bytes.max(1) as f64 / self.working_set.f64().max(1.0);
-        (1.0 + self.per_doubling.f64() * log2(times)).max(0.5)
-    }
-}
-
-/// Straight lines between the powers of two: no function of the C library, whose last bit depends on the machine.
-fn log2(x: f64) -> f64 {
-    let (mut rest, mut exponent) = (x, 0.0);
-    while rest >= 2.0 {
-        (rest, exponent) = (rest / 2.0, exponent + 1.0);
-    }
-    while rest < 1.0 {
-        (rest, exponent) = (rest * 2.0, exponent - 1.0);
-    }
-    exponent + rest - 1.0
 }
 
 impl Reference {
@@ -235,18 +202,6 @@ impl<'de> Deserialize<'de> for Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn costs_grow_with_each_doubling() {
-        let figure = |value| Figure::new(value, Standing::Assumed, "test");
-        let growth = Growth { working_set: Figure::new(1e9, Standing::Assumed, "test"), per_doubling: figure(0.05) };
-        let near =
-            |bytes, factor: f64| assert!((growth.factor(bytes) - factor).abs() < 1e-9, "{}", growth.factor(bytes));
-        near(1_000_000_000, 1.0);
-        near(8_000_000_000, 1.15);
-        near(500_000_000, 0.95);
-        near(1, 0.5);
-    }
 
     #[test]
     fn a_machine_is_as_slow_as_its_control_tells_and_unsteady_as_its_yardstick() {

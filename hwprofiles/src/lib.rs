@@ -24,7 +24,7 @@ mod system;
 
 pub use assumed::{Assumed, assumed, moved};
 pub use catalogue::{ProfileError, Profiles, UnknownProfile};
-pub use cost::{Cost, CostTable, Growth, Reference, WorkCost};
+pub use cost::{Cost, CostTable, Reference, WorkCost};
 pub use disk::{
     Credits, Direction, Disk, Episode, Family, Filled, Interference, InterferencePoint, Raid0, ReadP95, Total,
     WriteBackCache,

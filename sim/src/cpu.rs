@@ -81,19 +81,6 @@ impl Pace {
     }
 }
 
-/// Work that walks what is kept in memory.
-const WALKS_MEMORY: [Work; 9] = [
-    Work::MemtableInsert,
-    Work::MemtableRead,
-    Work::RowCacheRead,
-    Work::RowCachePiece,
-    Work::BloomProbe,
-    Work::SstableIndex,
-    Work::SstableRead,
-    Work::CacheUpdate,
-    Work::Compaction,
-];
-
 fn fraction(ns: f64) -> u64 {
     (ns * f64::from(1u32 << FRACTION_BITS)).round() as u64
 }
@@ -126,13 +113,9 @@ impl CpuModel {
 
     pub fn from_profiles(instance: &Instance, system: &System) -> Self {
         let mut model = Self::polls_only(0);
-        let plan = system.memory.as_ref().map(|memory| memory.plan(instance.ram.u64())).unwrap_or_default();
-        let growth = system.costs.reference.growth.as_ref();
-        let grown = growth.map_or(1.0, |growth| growth.factor(plan.memtable + plan.row_cache + plan.page_cache));
         for &work in Work::ALL {
             let cost = system.costs.on(instance, work.name());
-            let factor = if WALKS_MEMORY.contains(&work) { grown } else { 1.0 };
-            model.set(work, cost.fixed_ns * factor, cost.ns_per_byte * factor);
+            model.set(work, cost.fixed_ns, cost.ns_per_byte);
         }
         model.siblings = instance.has_hyper_threads().then(|| SiblingModel {
             cores: instance.physical_cores.u64() as usize,

@@ -283,6 +283,8 @@ pub struct HostCounters {
     /// Time for which all shards stood still.
     pub paused_ns: u64,
     pub disks: Vec<DiskCounters>,
+    /// Time at the limit of what its network volumes may do together that their work amounts to.
+    pub volumes_busy_ns: u64,
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub sent_packets: u64,
@@ -479,6 +481,7 @@ impl World {
             earlier_cpu_ns: host.retired_cpu_ns.get(),
             paused_ns: host.paused_ns.get(),
             disks: host.devices.borrow().iter().map(Device::counters).collect(),
+            volumes_busy_ns: host.volume_limits.borrow().as_ref().map_or(0, SharedLimits::busy_ns),
             sent_bytes: nic.counters.sent_bytes,
             received_bytes: nic.counters.received_bytes,
             sent_packets: nic.counters.sent_packets,

@@ -515,6 +515,21 @@ impl Seat {
         Ok(self.wait_for(slot, operation, answer))
     }
 
+    /// An operation that takes no time, unless it has to wait after all.
+    fn do_at_once(&self, slot: SlotId, op: &Op, mut buf: Option<&mut Buf>) -> Option<io::Result<u64>> {
+        let at = self.local_now();
+        let begun = self.world.begin_file_operation(&self.host, (self.id, slot), at, op, buf.as_deref_mut());
+        match begun {
+            Ok((operation, answer)) if answer.at > at || matches!(operation, FileOperation::Discard { .. }) => {
+                let submitted = self.wait_for(slot, operation, answer);
+                self.note(slot, Ok(submitted));
+                None
+            }
+            Ok((operation, _)) => Some(to_io(self.world.conclude(self, slot, at, op, buf, operation))),
+            Err(error) => Some(to_io(Err(error))),
+        }
+    }
+
     fn wait_for(&self, slot: SlotId, operation: FileOperation, answer: Answer) -> Submitted {
         let (index, generation) = split(slot);
         self.world.schedule(answer.at, Event::Complete { seat: self.id, slot: index as u32, generation });
@@ -564,7 +579,10 @@ impl Backend for Seat {
         self.random.borrow_mut().next_u64()
     }
 
-    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) -> Option<io::Result<u64>> {
+        if self.world.spares(&self.host, op, buf.as_deref()) {
+            return self.do_at_once(slot, op, buf);
+        }
         self.has_submitted.set(true);
         if self.works_in_turns() {
             if self.disk_burst.is_full_with(op) {
@@ -575,7 +593,7 @@ impl Backend for Seat {
             } else if is_of_files(op) {
                 self.set_waits(slot, Waits::HandOver);
                 self.queued.borrow_mut().push(slot);
-                return;
+                return None;
             } else if matches!(op, Op::Close { file: true, .. }) {
                 // What was asked of the file before comes before its end.
                 self.hand_over(shard);
@@ -605,6 +623,7 @@ impl Backend for Seat {
             op => self.begin_file_operation(slot, at, op, buf),
         };
         self.note(slot, submitted);
+        None
     }
 
     fn cancel(&self, _shard: &Shard, slot: SlotId) {

@@ -1,5 +1,6 @@
 //! What hosts used of what they have, and what their tasks waited for: from counters, taken now and then.
 
+use hwprofiles::Family;
 use reactor::Group;
 use scenarios::{Explanation, On, Resource, Run, Timeline, Wait};
 
@@ -151,6 +152,17 @@ fn usages(run: &Run, before: &[HostCounters], after: &[HostCounters], ns: u64) -
         }
         add(&format!("{name} IOPS"), iops);
         add(&format!("{name} bandwidth"), bandwidth);
+    }
+    let has_volumes = disks.iter().any(|(.., disk)| disk.is_some_and(|disk| disk.family == Family::Ebs));
+    if run.instance.ebs.is_some() && has_volumes {
+        // What an instance lets its volumes do together is often less than what one of them does.
+        let volumes = server_hosts.iter().map(|(number, before, after)| {
+            let throttled = |counters: &HostCounters| counters.disks.iter().map(|disk| disk.throttled_ns).sum::<u64>();
+            let share = |old: u64, new: u64| (new - old) as f64 / ns as f64;
+            let used = share(before.volumes_busy_ns, after.volumes_busy_ns);
+            (format!("node {}", number + 1), used, share(throttled(before), throttled(after)))
+        });
+        add("server volumes", volumes.collect());
     }
     for (kind, place, hosts, _, instance) in kinds {
         // A run is far shorter than a bucket of credits lasts.

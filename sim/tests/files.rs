@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{Log, S, plain, rw};
+use common::{Log, S, alone, plain, rw};
 use reactor::{Buf, OpenFlags, fs};
-use sim::{Crash, Settings};
+use sim::{Crash, HostModel, Settings};
 
 #[test]
 fn files_behave() {
@@ -75,6 +75,31 @@ fn direct_io_wants_alignment() {
         log.all()
     });
     assert_eq!(outcome.value, [Some(libc::EINVAL); 4]);
+}
+
+/// Files made durable and read back, one after the other in `folder`: whether each took any time.
+fn take_time(data: f64, folder: &'static str) -> Vec<bool> {
+    let mut model = HostModel::plain("plain", 1).scaled(data, 1.0);
+    model.log_folder = Some("/log".into());
+    alone(model, move |log| async move {
+        fs::create_dir(folder).await.unwrap();
+        for number in 0..40 {
+            let bytes = format!("{number}").into_bytes();
+            let began = reactor::now();
+            fs::replace(folder, "a", &bytes).await.unwrap();
+            assert_eq!(fs::read(&format!("{folder}/a")).await.unwrap(), bytes);
+            log.push(reactor::now() > began);
+        }
+    })
+}
+
+#[test]
+fn in_a_smaller_experiment_one_file_in_as_many_takes_its_time() {
+    assert!(take_time(1.0, "/data").into_iter().all(|takes| takes));
+    assert!(take_time(0.001, "/log").into_iter().all(|takes| takes), "a log's are its own");
+    // Eight calls and two syncs a file, each kind counted by itself.
+    let scaled = take_time(0.01, "/data").into_iter().filter(|takes| *takes).count();
+    assert!((1..=4).contains(&scaled), "{scaled} of 40");
 }
 
 /// Writes one record after the other, each synced, and says after which it got the answer. After the crash every

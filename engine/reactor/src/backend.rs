@@ -11,7 +11,8 @@ pub type Message = Box<dyn FnOnce() + Send>;
 /// A shard's world. One object per shard, called only from that shard's thread.
 ///
 /// The world completes an operation by `Shard::complete` (the kernel has already written into the buffer) or
-/// `Shard::complete_with` (the world writes into it now), exactly once for every `submit`, cancelled or not.
+/// `Shard::complete_with` (the world writes into it now), exactly once for every `submit` that gave no result, cancelled or
+/// not.
 pub trait Backend {
     /// Nanoseconds. Hardware: the time-stamp counter. Simulation: the world's time plus the CPU charged in this run.
     fn now(&self) -> u64;
@@ -22,8 +23,9 @@ pub trait Backend {
     fn random(&self) -> u64;
 
     /// Begins `op`. `op` and `buf` stay at their heap addresses in the slot until completion. The world may complete
-    /// it only after `submit` has returned.
-    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>);
+    /// it only after `submit` has returned, or does it in place and gives its result: for reads it has then appended to
+    /// the buffer.
+    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) -> Option<io::Result<u64>>;
 
     /// Asks to end an operation soon. It still completes, with its own result or `ECANCELED`.
     fn cancel(&self, shard: &Shard, slot: SlotId);

@@ -122,7 +122,9 @@ impl Slots {
         // SAFETY: the box lives until the slot table is dropped, which happens after the backend closed; only
         // `complete` touches it before completion, and a backend completes after `submit` has returned.
         let body = unsafe { &mut *body };
-        shard.backend().submit(shard, id, &body.op, body.buf.as_mut());
+        if let Some(result) = shard.backend().submit(shard, id, &body.op, body.buf.as_mut()) {
+            shard.complete_with(id, |_, _| result);
+        }
     }
 
     /// Records a completion. `fill` runs first, with the operation and its buffer.

@@ -59,6 +59,11 @@ impl SharedLimits {
     pub fn admit(&mut self, at: u64, bytes: u64) -> u64 {
         self.0.admit(at, bytes.div_ceil(VOLUME_UNIT).max(1), bytes, 1.0)
     }
+
+    /// Time at the limit of its rates that what was admitted amounts to, in ns.
+    pub fn busy_ns(&self) -> u64 {
+        self.0.busy_ns()
+    }
 }
 
 /// What a device did so far.

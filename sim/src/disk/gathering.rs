@@ -1,21 +1,26 @@
 //! What comes once a file, in a smaller experiment.
 //!
-//! Scaled files come as much more often as they are smaller. What takes its time whatever a file's size, making it
-//! durable and the write of its last piece, would then take as much more of the disk, and of who waits, as it does in
-//! full size. So of such syncs one in as many is carried out, and pieces smaller than those that large files are
-//! written in are gathered until there is one: whoever brings the last of it waits for all. The bytes that reach the
-//! disk, and what of them survives, are the same.
+//! Scaled files come as much more often as they are smaller. What takes its time whatever a file's size (making it
+//! durable, the write of its last piece, the calls that create, open, name and remove it, and each time the turn that
+//! the task waits for behind all the others of its shard) would then take as much more of the disk, and of who waits, as
+//! it does in full size. So of such syncs and calls one in as many is carried out, and the others are done at once;
+//! pieces smaller than those that large files are written in are gathered until there is one: whoever brings the last of
+//! it waits for all. The bytes that reach the disk, and what of them survives, are the same.
+
+/// The engine writes SSTables in pieces of this size.
+pub(crate) const PIECE_BYTES: u64 = 512 << 10;
 
 pub(crate) struct Gathering {
     /// Simulated bytes over real ones.
     part: f64,
     bytes: u64,
     syncs: f64,
+    calls: f64,
 }
 
 impl Gathering {
     pub fn new(part: f64) -> Self {
-        Self { part, bytes: 0, syncs: 0.0 }
+        Self { part, bytes: 0, syncs: 0.0, calls: 0.0 }
     }
 
     /// What a write of `bytes` hands to the disk, which large files are written to in pieces of `piece`.
@@ -27,15 +32,52 @@ impl Gathering {
         (self.bytes >= piece).then(|| std::mem::take(&mut self.bytes))
     }
 
+    /// Whether a write of `bytes` would be kept until there is more.
+    pub fn keeps(&self, bytes: u64, piece: u64) -> bool {
+        self.part < 1.0 && self.bytes + bytes < piece
+    }
+
     /// Whether a sync is carried out.
     pub fn sync(&mut self) -> bool {
         self.syncs += self.part;
-        let is_due = self.syncs >= 1.0;
-        if is_due {
-            self.syncs -= 1.0;
-        }
-        is_due
+        is_due(&mut self.syncs)
     }
+
+    pub fn spares_sync(&self) -> bool {
+        self.syncs + self.part < 1.0
+    }
+
+    /// Whether a call that waits for no disk takes its time.
+    pub fn call(&mut self) -> bool {
+        self.calls += self.part;
+        is_due(&mut self.calls)
+    }
+
+    pub fn spares_call(&self) -> bool {
+        self.calls + self.part < 1.0
+    }
+
+    /// The same of a write into the page cache: large files are written there in pieces too.
+    pub fn cached_write(&mut self, bytes: u64) -> bool {
+        self.calls += self.share(bytes);
+        is_due(&mut self.calls)
+    }
+
+    pub fn spares_cached_write(&self, bytes: u64) -> bool {
+        self.calls + self.share(bytes) < 1.0
+    }
+
+    fn share(&self, bytes: u64) -> f64 {
+        if self.part < 1.0 { (bytes as f64 / PIECE_BYTES as f64).min(1.0) } else { 1.0 }
+    }
+}
+
+fn is_due(sum: &mut f64) -> bool {
+    let is_due = *sum >= 1.0;
+    if is_due {
+        *sum -= 1.0;
+    }
+    is_due
 }
 
 #[cfg(test)]
@@ -45,15 +87,32 @@ mod tests {
     #[test]
     fn at_full_size_nothing_is_gathered() {
         let mut full = Gathering::new(1.0);
-        assert!((0..100).all(|bytes| full.write(bytes, 512) == Some(bytes) && full.sync()));
+        for bytes in 0..100 {
+            assert!(!full.keeps(bytes, 512) && !full.spares_sync() && !full.spares_call());
+            assert!(!full.spares_cached_write(bytes));
+            assert!(full.write(bytes, 512) == Some(bytes) && full.sync() && full.call() && full.cached_write(bytes));
+        }
     }
 
     #[test]
-    fn small_pieces_are_handed_over_together_and_syncs_seldom() {
+    fn small_pieces_are_handed_over_together_and_syncs_and_calls_seldom() {
         let mut scaled = Gathering::new(1.0 / 4.0);
         let handed: Vec<_> = (0..8).filter_map(|_| scaled.write(100, 300)).collect();
         assert_eq!(handed, [300, 300]);
         assert_eq!(scaled.write(400, 300), Some(400));
         assert_eq!((0..40).filter(|_| scaled.sync()).count(), 10);
+        assert_eq!((0..40).filter(|_| scaled.call()).count(), 10);
+        assert_eq!((0..40).filter(|_| scaled.cached_write(PIECE_BYTES / 8)).count(), 5);
+        assert!(scaled.cached_write(4 * PIECE_BYTES));
+    }
+
+    #[test]
+    fn what_would_be_spared_is() {
+        let mut scaled = Gathering::new(1.0 / 3.0);
+        for _ in 0..20 {
+            assert_eq!(scaled.spares_sync(), !scaled.sync());
+            assert_eq!(scaled.spares_call(), !scaled.call());
+            assert_eq!(scaled.keeps(100, 250), scaled.write(100, 250).is_none());
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! File operations of shards: when they begin they are given their time, when they end they take effect.
 
-use reactor::{Buf, Op, Shard, SlotId};
+use reactor::{Buf, Fd, Op, Shard, SlotId};
 
 use super::content::SyncPoint;
 use super::device::{Device, Direction, Request};
 use super::faults::{Access, Struck};
+use super::gathering::PIECE_BYTES;
 use super::image::{Image, PendingWrite};
 use super::model::Kind;
 use super::page_cache::{PAGE_BYTES, Wanted};
@@ -68,8 +69,6 @@ const NAME_CALL_NS: u64 = 8_000;
 /// Copying into or out of the page cache, assumed 5 GB/s behind 2 us.
 const CACHED_CALL_NS: u64 = 2_000;
 const CACHED_BYTES_PER_NS: u64 = 5;
-/// The engine writes SSTables in pieces of this size.
-const PIECE_BYTES: u64 = 512 << 10;
 /// The kernel writes dirty pages back in pieces of about this size.
 const WRITE_BACK_BYTES: u64 = 1 << 20;
 /// A journal's transaction: one block.
@@ -101,6 +100,33 @@ impl World {
         Ok((operation, answer))
     }
 
+    /// Whether an operation is one of those that a smaller experiment does at once: see [`super::gathering`].
+    pub(crate) fn spares(&self, host: &Host, op: &Op, buf: Option<&Buf>) -> bool {
+        if host.model.data_part >= 1.0 {
+            return false;
+        }
+        let gathering = host.gathering.borrow();
+        if let Some(path) = path_of(op) {
+            let is_sync = matches!(op, Op::SyncDir { .. });
+            let is_spared = if is_sync { gathering.spares_sync() } else { gathering.spares_call() };
+            return is_spared && gathers(host, path);
+        }
+        let Some(fd) = file_of(op) else { return false };
+        let descriptor = host.descriptors.borrow().get(fd);
+        let Ok(Descriptor::File { direct, dsync: false, gathers: true, .. }) = descriptor else { return false };
+        match (op, buf) {
+            // Of a component that is read whole.
+            (Op::Read { .. }, _) => !direct && gathering.spares_call(),
+            (Op::Write { skip, .. }, Some(buf)) => {
+                let len = (buf.len() - *skip as usize) as u64;
+                let is_direct = direct && !host.model.is_buffered;
+                if is_direct { gathering.keeps(len, PIECE_BYTES) } else { gathering.spares_cached_write(len) }
+            }
+            (Op::Fdatasync { .. }, _) => gathering.spares_sync(),
+            _ => gathering.spares_call(),
+        }
+    }
+
     fn time_file_operation(
         &self,
         host: &Host,
@@ -110,7 +136,7 @@ impl World {
     ) -> Result<(FileOperation, Answer), Errno> {
         match op {
             Op::Read { fd, offset, len } => {
-                let Descriptor::File { inode, read, direct, .. } = host.descriptors.borrow().get(*fd)? else {
+                let Descriptor::File { inode, read, direct, gathers, .. } = host.descriptors.borrow().get(*fd)? else {
                     return Err(Errno(libc::EINVAL));
                 };
                 let buf = buf.ok_or(Errno(libc::EFAULT))?;
@@ -127,9 +153,12 @@ impl World {
                 tree.hold(inode);
                 let (number, disk) = (tree.number(inode), tree.disk(inode));
                 drop(tree);
-                let direct = direct && !host.model.is_buffered;
                 let wanted = Wanted { file: number, offset: *offset, len: present, file_len };
-                let answer = self.time_read(host, at, disk, wanted, direct);
+                let answer = if !direct && !takes_time(host, gathers) {
+                    Answer::at(at)
+                } else {
+                    self.time_read(host, at, disk, wanted, direct && !host.model.is_buffered)
+                };
                 Ok((FileOperation::OnFile { inode, dsync: false }, answer))
             }
             Op::Write { fd, offset, skip } => {
@@ -154,11 +183,13 @@ impl World {
                 let mut answer = if direct || dsync {
                     match hand_over(host, gathers, len, PIECE_BYTES) {
                         Some(len) => self.serve_disk(host, at, disk, Direction::Write, place_of(number, *offset), len),
-                        None => Answer::at(at + CACHED_CALL_NS),
+                        None => Answer::at(at),
                     }
                 } else {
                     host.page_cache.borrow_mut().write(number, *offset, len);
-                    Answer::at(self.time_cached_write(host, &mut tree, at, inode, len)?)
+                    let is_carried_out = !gathers || host.gathering.borrow_mut().cached_write(len);
+                    let copied_at = if is_carried_out { at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS } else { at };
+                    Answer::at(self.time_cached_write(host, &mut tree, (at, copied_at), inode, len)?)
                 };
                 if dsync {
                     answer = self.flush_disk(host, answer.at, disk, grows);
@@ -188,18 +219,18 @@ impl World {
                 let (folder, before) = tree.folder_sync_point(path.as_bytes())?;
                 let answer = match is_carried_out(host, gathers(host, path.as_bytes())) {
                     true => self.flush_disk(host, at, tree.disk(folder), true),
-                    false => Answer::at(at + NAME_CALL_NS),
+                    false => Answer::at(at),
                 };
                 drop(tree);
                 host.tree.borrow_mut().hold(folder);
                 Ok((FileOperation::SyncFolder { folder, before }, answer))
             }
             Op::Fallocate { fd, .. } | Op::Truncate { fd, .. } | Op::Size { fd } | Op::ReadAlign { fd } => {
-                let Descriptor::File { inode, .. } = host.descriptors.borrow().get(*fd)? else {
+                let Descriptor::File { inode, gathers, .. } = host.descriptors.borrow().get(*fd)? else {
                     return Err(Errno(libc::EINVAL));
                 };
                 host.tree.borrow_mut().hold(inode);
-                Ok((FileOperation::OnFile { inode, dsync: false }, Answer::at(at + NAME_CALL_NS)))
+                Ok((FileOperation::OnFile { inode, dsync: false }, time_call(host, at, gathers)))
             }
             Op::Unlink { path } => {
                 let mut tree = host.tree.borrow_mut();
@@ -210,9 +241,12 @@ impl World {
                     }
                     _ => FileOperation::OnPath,
                 };
-                Ok((operation, Answer::at(at + NAME_CALL_NS)))
+                Ok((operation, time_call(host, at, gathers(host, path.as_bytes()))))
             }
-            _ => Ok((FileOperation::OnPath, Answer::at(at + NAME_CALL_NS))),
+            op => {
+                let gathers = path_of(op).is_some_and(|path| gathers(host, path));
+                Ok((FileOperation::OnPath, time_call(host, at, gathers)))
+            }
         }
     }
 
@@ -249,9 +283,15 @@ impl World {
 
     /// A write into the page cache. It does not wait for the disk, unless that is behind by as much as the kernel lets
     /// be dirty.
-    fn time_cached_write(&self, host: &Host, tree: &mut Tree, at: u64, inode: InodeId, len: u64) -> Result<u64, Errno> {
+    fn time_cached_write(
+        &self,
+        host: &Host,
+        tree: &mut Tree,
+        (at, copied_at): (u64, u64),
+        inode: InodeId,
+        len: u64,
+    ) -> Result<u64, Errno> {
         let (disk, number) = (tree.disk(inode), tree.number(inode));
-        let copied_at = at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS;
         host.dirty.borrow_mut().add(at, inode, number, len);
         loop {
             let due = host.dirty.borrow_mut().take_due(at);
@@ -334,20 +374,32 @@ impl World {
             seat.set_waits(slot, Waits::File(operation, answer.batch));
             return Some(answer.at);
         }
-        seat.complete_by(shard, slot, |op, buf| {
-            let result = match host.faults.borrow().is_empty() {
-                true => take_effect(host, now, op, buf, operation),
-                false => take_effect_or_fail(host, now, op, buf, operation),
-            };
-            self.trace().note("result", *result.as_ref().unwrap_or(&u64::MAX));
-            release(host, operation);
-            if host.watch.borrow().is_some() && changes_disks(op) {
-                host.pending_writes.borrow_mut().remove(&(seat.id, slot.to_u64()));
-                show(host);
-            }
-            result
-        });
+        seat.complete_by(shard, slot, |op, buf| self.conclude(seat, slot, now, op, buf, operation));
         None
+    }
+
+    /// The operation takes effect at `now`.
+    pub(crate) fn conclude(
+        &self,
+        seat: &Seat,
+        slot: SlotId,
+        now: u64,
+        op: &Op,
+        buf: Option<&mut Buf>,
+        operation: FileOperation,
+    ) -> Result<u64, Errno> {
+        let host = &*seat.host;
+        let result = match host.faults.borrow().is_empty() {
+            true => take_effect(host, now, op, buf, operation),
+            false => take_effect_or_fail(host, now, op, buf, operation),
+        };
+        self.trace().note("result", *result.as_ref().unwrap_or(&u64::MAX));
+        release(host, operation);
+        if host.watch.borrow().is_some() && changes_disks(op) {
+            host.pending_writes.borrow_mut().remove(&(seat.id, slot.to_u64()));
+            show(host);
+        }
+        result
     }
 
     /// The shard is gone before the end. A write on its way may have reached the medium in parts.
@@ -392,6 +444,42 @@ fn hand_over(host: &Host, gathers: bool, bytes: u64, piece: u64) -> Option<u64> 
 
 fn is_carried_out(host: &Host, gathers: bool) -> bool {
     !gathers || host.gathering.borrow_mut().sync()
+}
+
+fn takes_time(host: &Host, gathers: bool) -> bool {
+    !gathers || host.gathering.borrow_mut().call()
+}
+
+/// When a call that changes names or sizes in memory is done.
+fn time_call(host: &Host, at: u64, gathers: bool) -> Answer {
+    Answer::at(if takes_time(host, gathers) { at + NAME_CALL_NS } else { at })
+}
+
+/// What an operation on a name is about.
+fn path_of(op: &Op) -> Option<&[u8]> {
+    match op {
+        Op::Open { path, .. }
+        | Op::Unlink { path }
+        | Op::CreateDir { path }
+        | Op::RemoveDir { path }
+        | Op::ReadDir { path }
+        | Op::SyncDir { path } => Some(path.as_bytes()),
+        Op::Rename { from, .. } | Op::Link { from, .. } => Some(from.as_bytes()),
+        _ => None,
+    }
+}
+
+fn file_of(op: &Op) -> Option<Fd> {
+    match op {
+        Op::Read { fd, .. }
+        | Op::Write { fd, .. }
+        | Op::Fdatasync { fd }
+        | Op::Fallocate { fd, .. }
+        | Op::Truncate { fd, .. }
+        | Op::Size { fd }
+        | Op::ReadAlign { fd } => Some(*fd),
+        _ => None,
+    }
 }
 
 /// Where a file's byte lies on its disk: files begin anywhere, at a page, and lie in one piece.

@@ -19,7 +19,7 @@ pub fn systems(measured: &Measurements, found: &Calibrated, name: &str) -> Resul
     let server = System {
         name: name.to_string(),
         about: about("orrery"),
-        costs: costs(measured, found.pace, 0, &found.server, &prior.costs),
+        costs: costs(measured, found.pace, 0, &found.server),
         ..prior.clone()
     };
     let bench = format!("{name}-bench");
@@ -27,7 +27,7 @@ pub fn systems(measured: &Measurements, found: &Calibrated, name: &str) -> Resul
     let loader = System {
         name: bench.clone(),
         about: about("orrery's loading client"),
-        costs: costs(measured, found.pace, 1, &found.loader, &client.costs),
+        costs: costs(measured, found.pace, 1, &found.loader),
         ..client.clone()
     };
     let document = |name: &str, system: &System, fit: &Fit| -> Result<Document, serde_yaml::Error> {
@@ -51,7 +51,7 @@ fn text(system: &System, fit: &Fit) -> Result<String, serde_yaml::Error> {
 }
 
 /// `side`: 0 of the server's costs, 1 of the loader's.
-fn costs(measured: &Measurements, pace: Option<Pace>, side: usize, fit: &Fit, prior: &CostTable) -> CostTable {
+fn costs(measured: &Measurements, pace: Option<Pace>, side: usize, fit: &Fit) -> CostTable {
     let host = &measured.host;
     let source = format!("orrery calibrate on {}", measured.date);
     let cost = |(kind, found): (&String, &Found)| {
@@ -73,7 +73,6 @@ fn costs(measured: &Measurements, pace: Option<Pace>, side: usize, fit: &Fit, pr
             clock: Figure::new(rounded(host.clock_ghz), clock_standing, &host.processor),
             ipc_factor: Figure::new(1.0, Standing::Assumed, "the processor is its own measure"),
             hyper_thread_factor: Figure::new(rounded(host.hyper_thread_factor), Standing::Measured, &source),
-            growth: prior.reference.growth.clone(),
             yardstick_power: pace.map(|pace| Figure::new(rounded(pace.power), Standing::Measured, &source)),
             control: control.map(|control| Figure::new(rounded(control.usual[side]), Standing::Measured, &source)),
             control_power: control.map(|control| Figure::new(rounded(control.power), Standing::Measured, &source)),

@@ -373,7 +373,7 @@ impl Backend for Ring {
         mixed ^ (mixed >> 31)
     }
 
-    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) {
+    fn submit(&self, shard: &Shard, slot: SlotId, op: &Op, buf: Option<&mut Buf>) -> Option<io::Result<u64>> {
         let known = Knowledge { kernel_truncates: self.kernel_truncates, drained: self.is_drained(op) };
         if matches!(op, Op::Send { .. }) || matches!(op, Op::Recv { .. }) && !known.drained {
             self.ends_at_once.set(true);
@@ -395,6 +395,7 @@ impl Backend for Ring {
             Ok(None) => self.prompt.borrow_mut().push(Prompt { slot, failed: None }),
             Err(error) => self.prompt.borrow_mut().push(Prompt { slot, failed: Some(error) }),
         }
+        None
     }
 
     fn cancel(&self, _shard: &Shard, slot: SlotId) {
