@@ -84,7 +84,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
                         .unwrap_or_else(|_| ProgressStyle::default_bar()),
                 );
                 bar.set_prefix(format!("{} {} {seed}", run.scenario, run.system.name));
-                jobs.push(Job { seed, run: run.clone(), bar });
+                jobs.push(Job { seed, run: run.clone().with_seed(seed), bar });
             }
         }
     }

@@ -127,9 +127,10 @@ fn add_jobs(jobs: &mut Vec<Job>, run: Run, args: &args::Sensitivity) {
         })
         .collect();
     let seed = run.seed;
-    jobs.push(Job { run: run.clone(), seed, of, moved: Moved::Nothing });
-    jobs.push(Job { run, seed: seed + 1, of, moved: Moved::Seed });
-    jobs.extend(moved.into_iter().map(|(run, moved)| Job { run, seed, of, moved }));
+    let mut add = |run: Run, seed, moved| jobs.push(Job { run: run.with_seed(seed), seed, of, moved });
+    add(run.clone(), seed, Moved::Nothing);
+    add(run, seed + 1, Moved::Seed);
+    moved.into_iter().for_each(|(run, moved)| add(run, seed, moved));
 }
 
 fn name_of(part: Part, figure: &Assumed) -> String {

@@ -58,7 +58,8 @@ pub fn run(args: &Validate) -> Result<(), Failure> {
                 hosts.host(&run, document, &profiles).map_err(|error| Failure { code: Code::Invalid, report: error })?
             }
         };
-        run.seed = args.seed.unwrap_or(run.seed);
+        let seed = args.seed.unwrap_or(run.seed);
+        run = run.with_seed(seed);
         if let Some(seconds) = args.seconds {
             run.measure_for(u64::from(seconds) * 1_000_000_000);
         }

@@ -296,6 +296,7 @@ impl<'a> Reader<'a> {
                 name: phase.name.clone(),
                 workloads: Vec::new(),
                 background: None,
+                vary: phase.vary.map_or(0.0, |vary| vary.f64()),
                 warmup_ns: 0,
                 time_part: None,
                 quiesce: phase.quiesce,
@@ -358,7 +359,7 @@ impl<'a> Reader<'a> {
                 let help = Some("write `{from: 20k/s, to: 200k/s, step: 10k/s, p99_under: 10 ms}`".into());
                 return self.fail(&at("search"), "a search goes up, in steps", "this one does not", help);
             }
-            if phase.duration.is_none() && !phase.stress.as_ref().is_some_and(|line| line.contains("duration=")) {
+            if phase.duration.is_none() && !says(phase, "duration=") {
                 let help = Some("add `duration:`, or `duration=` to the command line".into());
                 return self.fail(&at("search"), "each step of a search takes a time", "how long?", help);
             }
@@ -370,6 +371,10 @@ impl<'a> Reader<'a> {
             return self.fail(&at("meanwhile"), format!("there is no node {node}"), "named here", help);
         }
         let has_load = phase.stress.is_some() || phase.ycsb.is_some() || phase.mix.is_some();
+        if phase.vary.is_some() && phase.operations.is_none() && !says(phase, "n=") {
+            let help = Some("add `operations:`, or `n=` to the command line".into());
+            return self.fail(&at("vary"), "only a number of operations varies", "of which?", help);
+        }
         if phase.footprint.is_some() && has_load {
             return self.fail(&at("footprint"), "a footprint is counted without load", "beside a load", None);
         }
@@ -614,6 +619,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Whether the phase's command line has a word that begins so.
+fn says(phase: &Phase, word: &str) -> bool {
+    phase.stress.as_ref().is_some_and(|line| line.split_whitespace().any(|other| other.starts_with(word)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -696,6 +706,18 @@ mod tests {
         };
         // Half an hour, or the floors of its warm-up and of what is measured.
         assert_eq!((part("1"), part("1/1000"), part("1/20000")), (1.0, 1e-3, 200e6 / 1800e9));
+    }
+
+    #[test]
+    fn a_phase_that_varies_has_as_many_operations_as_its_seed_says() {
+        let run = &experiment("lowend/writes-scylla").runs[0];
+        let of = |seed| run.clone().with_seed(seed).phases[0].workloads[0].operations.unwrap();
+        let own = run.phases[0].workloads[0].operations.unwrap();
+        assert_eq!((of(0), of(1)), (own, (own as f64 * (1.0 + 0.25 * 0.618_033_988_749_895)).round() as u64));
+        let mut five: Vec<_> = (1..=5).map(of).collect();
+        five.sort_unstable();
+        assert!(five.windows(2).all(|two| two[1] - two[0] > own / 40) && five[4] < own * 5 / 4, "{five:?}");
+        assert_eq!(run.clone().with_seed(7).phases[1].workloads, run.phases[1].workloads);
     }
 
     #[test]

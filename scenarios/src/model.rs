@@ -197,6 +197,11 @@ pub struct Phase {
     pub consistency: Option<Consistency>,
     #[serde(default)]
     pub operations: Option<u64>,
+    /// A run does up to so much more operations than the phase says, by its seed: where in the cycle of compactions the
+    /// next phase begins is not known, and decides.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub vary: Option<Quantity<Ratio>>,
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub duration: Option<Duration>,

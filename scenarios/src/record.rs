@@ -92,7 +92,7 @@ pub struct PhaseRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resource {
-    /// What it is: `server CPU`, `data disk IOPS`, `loader CPU`, `server NIC out`.
+    /// What it is: `server CPU`, `data disk IOPS`, `loader CPU`, `server volumes`, `server NIC out`.
     pub name: String,
     /// The busiest one's, such as `node 2 shard 5`.
     pub place: String,

@@ -50,6 +50,18 @@ pub struct Run {
 }
 
 impl Run {
+    /// The run that a seed makes of it: phases that vary have as many operations as it says.
+    pub fn with_seed(mut self, seed: u64) -> Run {
+        self.seed = seed;
+        for phase in &mut self.phases {
+            let times = 1.0 + phase.vary * spread(seed);
+            for operations in phase.workloads.iter_mut().filter_map(|workload| workload.operations.as_mut()) {
+                *operations = (*operations as f64 * times).round() as u64;
+            }
+        }
+        self
+    }
+
     /// Shards of one server and of one loader.
     pub fn shards(&self) -> (u32, u32) {
         let on = |system: &System, instance: &Instance| system.threading.shards(instance.vcpus.u64()) as u32;
@@ -178,6 +190,8 @@ pub struct PhasePlan {
     pub workloads: Vec<Workload>,
     /// What the next loader does meanwhile, unmeasured.
     pub background: Option<Workload>,
+    /// By how much more operations a seed may make it, over its own.
+    pub vary: f64,
     /// Beginning of the phase that is not measured.
     pub warmup_ns: u64,
     /// Simulated over full-size duration, where time ends the phase.
@@ -197,6 +211,11 @@ impl PhasePlan {
         };
         reported(&self.name, mix)
     }
+}
+
+/// From 0 to 1: multiples of the golden ratio, of which any few in a row are far from each other.
+fn spread(seed: u64) -> f64 {
+    (seed % 1_000_000) as f64 * 0.618_033_988_749_895 % 1.0
 }
 
 fn reported(name: &str, mix: Mix) -> Vec<(String, Option<Side>)> {
