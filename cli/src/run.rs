@@ -47,7 +47,6 @@ pub fn check(args: &args::Check) -> Result<(), Failure> {
 /// One system of one scenario, to be run.
 struct Job {
     run: scenarios::Run,
-    seed: u64,
     bar: ProgressBar,
 }
 
@@ -84,7 +83,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
                         .unwrap_or_else(|_| ProgressStyle::default_bar()),
                 );
                 bar.set_prefix(format!("{} {} {seed}", run.scenario, run.system.name));
-                jobs.push(Job { seed, run: run.clone().with_seed(seed), bar });
+                jobs.push(Job { run: run.clone().with_seed(seed), bar });
             }
         }
     }
@@ -117,12 +116,12 @@ pub fn make_folder(out: &Path) -> Result<(), Failure> {
 fn run_all(jobs: &[Job], args: &args::Run) -> (Vec<(RunRecord, Timing)>, Vec<String>) {
     let (mut records, mut failed) = (Vec::new(), Vec::new());
     let done = side_by_side(jobs, args.jobs, |job| work(&job.run), |job| run_one(job, &args.out));
-    for (Job { run, seed, .. }, result) in jobs.iter().zip(done) {
+    for (Job { run, .. }, result) in jobs.iter().zip(done) {
         match result {
             Ok(record) => records.push(record),
             Err(error) => {
                 let cause = with_causes(error.as_ref());
-                failed.push(format!("{} on {}, seed {seed}: {cause}", run.scenario, run.system.name));
+                failed.push(format!("{} on {}, seed {}: {cause}", run.scenario, run.system.name, run.seed));
             }
         }
     }
@@ -172,7 +171,7 @@ pub fn work(run: &scenarios::Run) -> u64 {
 fn run_one(job: &Job, out: &Path) -> Result<(RunRecord, Timing), Box<dyn Error + Send + Sync>> {
     let began = Instant::now();
     let bar = job.bar.clone();
-    let ran = sim::scenario::run(&job.run, job.seed, &move |phase, part| {
+    let ran = sim::scenario::run(&job.run, &move |phase, part| {
         bar.set_position((part * 1000.0) as u64);
         bar.set_message(phase.to_string());
     })?;

@@ -17,7 +17,6 @@ const WORTH_A_LINE: f64 = 0.01;
 /// One simulation: a run as it is, or with one figure moved.
 struct Job {
     run: Run,
-    seed: u64,
     /// Index of the run it belongs to.
     of: usize,
     moved: Moved,
@@ -66,7 +65,7 @@ pub fn run(args: &args::Sensitivity) -> Result<(), Failure> {
     }
     let bar = progress(jobs.len());
     let simulate = |job: &Job| {
-        let ran = sim::scenario::run(&job.run, job.seed, &|_, _| ());
+        let ran = sim::scenario::run(&job.run, &|_, _| ());
         bar.inc(1);
         ran
     };
@@ -127,7 +126,7 @@ fn add_jobs(jobs: &mut Vec<Job>, run: Run, args: &args::Sensitivity) {
         })
         .collect();
     let seed = run.seed;
-    let mut add = |run: Run, seed, moved| jobs.push(Job { run: run.with_seed(seed), seed, of, moved });
+    let mut add = |run: Run, seed, moved| jobs.push(Job { run: run.with_seed(seed), of, moved });
     add(run.clone(), seed, Moved::Nothing);
     add(run, seed + 1, Moved::Seed);
     moved.into_iter().for_each(|(run, moved)| add(run, seed, moved));

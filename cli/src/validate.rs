@@ -229,7 +229,7 @@ fn simulate(of: &Measured, out: &Path) -> Result<RunRecord, Failure> {
     let run = &of.job.run;
     let bar = bar(&run.scenario, "simulated");
     let told = bar.clone();
-    let ran = sim::scenario::run(run, run.seed, &move |phase, part| {
+    let ran = sim::scenario::run(run, &move |phase, part| {
         told.set_position((part * 1000.0) as u64);
         told.set_message(phase.to_string());
     });

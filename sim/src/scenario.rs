@@ -59,14 +59,13 @@ pub struct Ran {
 pub type Progress = dyn Fn(&str, f64) + Send + Sync;
 
 /// Runs one system of a scenario.
-pub fn run(run: &Run, seed: u64, progress: &Progress) -> Result<Ran, RunError> {
+pub fn run(run: &Run, progress: &Progress) -> Result<Ran, RunError> {
     let settings = Settings { network: NetworkModel::from_profile(&run.network), ..Default::default() };
-    let outcome = crate::run(seed, settings, |world| Simulation::new(world, run).go(progress));
+    let outcome = crate::run(run.seed, settings, |world| Simulation::new(world, run).go(progress));
     let (events, hash, virtual_ns) = (outcome.events, outcome.hash, outcome.virtual_ns);
     let phases = outcome.value?;
     let operations = phases.iter().map(|phase| phase.operations).sum();
     let mut record = RunRecord::new(Kind::Simulated, run, phases);
-    record.seed = seed;
     record.kernel_events = events;
     record.event_hash = format!("{hash:016x}");
     Ok(Ran { record, virtual_ns, operations })

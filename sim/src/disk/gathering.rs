@@ -10,6 +10,16 @@
 /// The engine writes SSTables in pieces of this size.
 pub(crate) const PIECE_BYTES: u64 = 512 << 10;
 
+/// What is carried out as seldom as in full size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Once {
+    Sync,
+    /// Waits for no disk.
+    Call,
+    /// Of so many bytes into the page cache, where large files are written in pieces too.
+    CachedWrite(u64),
+}
+
 pub(crate) struct Gathering {
     /// Simulated bytes over real ones.
     part: f64,
@@ -37,47 +47,30 @@ impl Gathering {
         self.part < 1.0 && self.bytes + bytes < piece
     }
 
-    /// Whether a sync is carried out.
-    pub fn sync(&mut self) -> bool {
-        self.syncs += self.part;
-        is_due(&mut self.syncs)
+    /// Whether what comes now takes its time.
+    pub fn carries_out(&mut self, once: Once) -> bool {
+        let due = self.due(once);
+        let is_carried_out = due >= 1.0;
+        *match once {
+            Once::Sync => &mut self.syncs,
+            Once::Call | Once::CachedWrite(_) => &mut self.calls,
+        } = due - f64::from(u8::from(is_carried_out));
+        is_carried_out
     }
 
-    pub fn spares_sync(&self) -> bool {
-        self.syncs + self.part < 1.0
+    /// Whether what comes now would take none.
+    pub fn spares(&self, once: Once) -> bool {
+        self.due(once) < 1.0
     }
 
-    /// Whether a call that waits for no disk takes its time.
-    pub fn call(&mut self) -> bool {
-        self.calls += self.part;
-        is_due(&mut self.calls)
+    fn due(&self, once: Once) -> f64 {
+        match once {
+            Once::Sync => self.syncs + self.part,
+            Once::Call => self.calls + self.part,
+            Once::CachedWrite(_) if self.part >= 1.0 => 1.0,
+            Once::CachedWrite(bytes) => self.calls + (bytes as f64 / PIECE_BYTES as f64).min(1.0),
+        }
     }
-
-    pub fn spares_call(&self) -> bool {
-        self.calls + self.part < 1.0
-    }
-
-    /// The same of a write into the page cache: large files are written there in pieces too.
-    pub fn cached_write(&mut self, bytes: u64) -> bool {
-        self.calls += self.share(bytes);
-        is_due(&mut self.calls)
-    }
-
-    pub fn spares_cached_write(&self, bytes: u64) -> bool {
-        self.calls + self.share(bytes) < 1.0
-    }
-
-    fn share(&self, bytes: u64) -> f64 {
-        if self.part < 1.0 { (bytes as f64 / PIECE_BYTES as f64).min(1.0) } else { 1.0 }
-    }
-}
-
-fn is_due(sum: &mut f64) -> bool {
-    let is_due = *sum >= 1.0;
-    if is_due {
-        *sum -= 1.0;
-    }
-    is_due
 }
 
 #[cfg(test)]
@@ -88,9 +81,10 @@ mod tests {
     fn at_full_size_nothing_is_gathered() {
         let mut full = Gathering::new(1.0);
         for bytes in 0..100 {
-            assert!(!full.keeps(bytes, 512) && !full.spares_sync() && !full.spares_call());
-            assert!(!full.spares_cached_write(bytes));
-            assert!(full.write(bytes, 512) == Some(bytes) && full.sync() && full.call() && full.cached_write(bytes));
+            assert!(!full.keeps(bytes, 512) && !full.spares(Once::Sync) && !full.spares(Once::Call));
+            assert!(!full.spares(Once::CachedWrite(bytes)));
+            assert!(full.write(bytes, 512) == Some(bytes) && full.carries_out(Once::Sync));
+            assert!(full.carries_out(Once::Call) && full.carries_out(Once::CachedWrite(bytes)));
         }
     }
 
@@ -100,18 +94,18 @@ mod tests {
         let handed: Vec<_> = (0..8).filter_map(|_| scaled.write(100, 300)).collect();
         assert_eq!(handed, [300, 300]);
         assert_eq!(scaled.write(400, 300), Some(400));
-        assert_eq!((0..40).filter(|_| scaled.sync()).count(), 10);
-        assert_eq!((0..40).filter(|_| scaled.call()).count(), 10);
-        assert_eq!((0..40).filter(|_| scaled.cached_write(PIECE_BYTES / 8)).count(), 5);
-        assert!(scaled.cached_write(4 * PIECE_BYTES));
+        assert_eq!((0..40).filter(|_| scaled.carries_out(Once::Sync)).count(), 10);
+        assert_eq!((0..40).filter(|_| scaled.carries_out(Once::Call)).count(), 10);
+        assert_eq!((0..40).filter(|_| scaled.carries_out(Once::CachedWrite(PIECE_BYTES / 8))).count(), 5);
+        assert!(scaled.carries_out(Once::CachedWrite(4 * PIECE_BYTES)));
     }
 
     #[test]
     fn what_would_be_spared_is() {
         let mut scaled = Gathering::new(1.0 / 3.0);
         for _ in 0..20 {
-            assert_eq!(scaled.spares_sync(), !scaled.sync());
-            assert_eq!(scaled.spares_call(), !scaled.call());
+            assert_eq!(scaled.spares(Once::Sync), !scaled.carries_out(Once::Sync));
+            assert_eq!(scaled.spares(Once::Call), !scaled.carries_out(Once::Call));
             assert_eq!(scaled.keeps(100, 250), scaled.write(100, 250).is_none());
         }
     }

@@ -5,7 +5,7 @@ use reactor::{Buf, Fd, Op, Shard, SlotId};
 use super::content::SyncPoint;
 use super::device::{Device, Direction, Request};
 use super::faults::{Access, Struck};
-use super::gathering::PIECE_BYTES;
+use super::gathering::{Once, PIECE_BYTES};
 use super::image::{Image, PendingWrite};
 use super::model::Kind;
 use super::page_cache::{PAGE_BYTES, Wanted};
@@ -107,23 +107,22 @@ impl World {
         }
         let gathering = host.gathering.borrow();
         if let Some(path) = path_of(op) {
-            let is_sync = matches!(op, Op::SyncDir { .. });
-            let is_spared = if is_sync { gathering.spares_sync() } else { gathering.spares_call() };
-            return is_spared && gathers(host, path);
+            let once = if matches!(op, Op::SyncDir { .. }) { Once::Sync } else { Once::Call };
+            return gathering.spares(once) && gathers(host, path);
         }
         let Some(fd) = file_of(op) else { return false };
         let descriptor = host.descriptors.borrow().get(fd);
         let Ok(Descriptor::File { direct, dsync: false, gathers: true, .. }) = descriptor else { return false };
         match (op, buf) {
             // Of a component that is read whole.
-            (Op::Read { .. }, _) => !direct && gathering.spares_call(),
+            (Op::Read { .. }, _) => !direct && gathering.spares(Once::Call),
             (Op::Write { skip, .. }, Some(buf)) => {
                 let len = (buf.len() - *skip as usize) as u64;
                 let is_direct = direct && !host.model.is_buffered;
-                if is_direct { gathering.keeps(len, PIECE_BYTES) } else { gathering.spares_cached_write(len) }
+                if is_direct { gathering.keeps(len, PIECE_BYTES) } else { gathering.spares(Once::CachedWrite(len)) }
             }
-            (Op::Fdatasync { .. }, _) => gathering.spares_sync(),
-            _ => gathering.spares_call(),
+            (Op::Fdatasync { .. }, _) => gathering.spares(Once::Sync),
+            _ => gathering.spares(Once::Call),
         }
     }
 
@@ -154,7 +153,7 @@ impl World {
                 let (number, disk) = (tree.number(inode), tree.disk(inode));
                 drop(tree);
                 let wanted = Wanted { file: number, offset: *offset, len: present, file_len };
-                let answer = if !direct && !takes_time(host, gathers) {
+                let answer = if !direct && !is_carried_out(host, gathers, Once::Call) {
                     Answer::at(at)
                 } else {
                     self.time_read(host, at, disk, wanted, direct && !host.model.is_buffered)
@@ -187,8 +186,10 @@ impl World {
                     }
                 } else {
                     host.page_cache.borrow_mut().write(number, *offset, len);
-                    let is_carried_out = !gathers || host.gathering.borrow_mut().cached_write(len);
-                    let copied_at = if is_carried_out { at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS } else { at };
+                    let copied_at = match is_carried_out(host, gathers, Once::CachedWrite(len)) {
+                        true => at + CACHED_CALL_NS + len / CACHED_BYTES_PER_NS,
+                        false => at,
+                    };
                     Answer::at(self.time_cached_write(host, &mut tree, (at, copied_at), inode, len)?)
                 };
                 if dsync {
@@ -208,7 +209,7 @@ impl World {
                 let dirty = host.dirty.borrow_mut().take(number);
                 let written_at = self.write_back(host, &mut tree, at, inode, gathers, dirty)?;
                 tree.hold(inode);
-                let answer = match is_carried_out(host, gathers) {
+                let answer = match is_carried_out(host, gathers, Once::Sync) {
                     true => self.flush_disk(host, written_at.max(at), disk, layout_changed),
                     false => Answer::at(written_at.max(at)),
                 };
@@ -217,7 +218,7 @@ impl World {
             Op::SyncDir { path } => {
                 let tree = host.tree.borrow();
                 let (folder, before) = tree.folder_sync_point(path.as_bytes())?;
-                let answer = match is_carried_out(host, gathers(host, path.as_bytes())) {
+                let answer = match is_carried_out(host, gathers(host, path.as_bytes()), Once::Sync) {
                     true => self.flush_disk(host, at, tree.disk(folder), true),
                     false => Answer::at(at),
                 };
@@ -442,17 +443,13 @@ fn hand_over(host: &Host, gathers: bool, bytes: u64, piece: u64) -> Option<u64> 
     if gathers { host.gathering.borrow_mut().write(bytes, piece) } else { Some(bytes) }
 }
 
-fn is_carried_out(host: &Host, gathers: bool) -> bool {
-    !gathers || host.gathering.borrow_mut().sync()
-}
-
-fn takes_time(host: &Host, gathers: bool) -> bool {
-    !gathers || host.gathering.borrow_mut().call()
+fn is_carried_out(host: &Host, gathers: bool, once: Once) -> bool {
+    !gathers || host.gathering.borrow_mut().carries_out(once)
 }
 
 /// When a call that changes names or sizes in memory is done.
 fn time_call(host: &Host, at: u64, gathers: bool) -> Answer {
-    Answer::at(if takes_time(host, gathers) { at + NAME_CALL_NS } else { at })
+    Answer::at(if is_carried_out(host, gathers, Once::Call) { at + NAME_CALL_NS } else { at })
 }
 
 /// What an operation on a name is about.
