@@ -105,7 +105,9 @@ impl Storage {
         let tables = self.tables_by_id();
         let all = config.backlog_counts_all;
         let of = |table: &Rc<Table>| backlog_bytes(&table.strategy(config), &table.picture(), all);
-        let backlog: f64 = tables.iter().map(of).sum();
+        // Most tables of a node are its own, and have none.
+        let has_sstables = |table: &&Rc<Table>| !table.sstables.borrow().is_empty();
+        let backlog: f64 = tables.iter().filter(has_sstables).map(of).sum();
         self.compactions.backlog_bytes.set(backlog as u64);
         let memory = config.backlog_memory_bytes.unwrap_or(config.memtable_limit_bytes + config.cache_bytes);
         let asked_for = self.compactions.asked_for() as f64 * ASKED_FOR * memory as f64;
