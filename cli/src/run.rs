@@ -37,7 +37,7 @@ pub fn check(args: &args::Check) -> Result<(), Failure> {
     for name in names {
         let experiment = read(name, &profiles, |_| ())?;
         println!("{name}: {} phases, {} systems, valid", experiment.scenario.phases.len(), experiment.runs.len());
-        for note in experiment.runs.iter().filter_map(sim::scenario::scale_note) {
+        for note in experiment.runs.iter().flat_map(sim::scenario::scale_notes) {
             println!("  {note}");
         }
     }
@@ -73,8 +73,8 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
             ));
         }
         for run in experiment.runs.into_iter().filter(wanted) {
-            if let Some(note) = sim::scenario::scale_note(&run).filter(|_| args.scale.is_chosen()) {
-                tracing::warn!("{note}");
+            if args.scale.is_chosen() {
+                sim::scenario::scale_notes(&run).iter().for_each(|note| tracing::warn!("{note}"));
             }
             for seed in seeds(&run, args) {
                 let bar = bars.add(ProgressBar::new(1000));

@@ -14,7 +14,7 @@ use crate::model::{CommitlogSync, Meanwhile, PerLoader, Phase, Scenario, Ycsb};
 use crate::run::{PhasePlan, Run};
 use crate::scale::Scale;
 use crate::stress;
-use crate::workload::{Arrival, CONNECTIONS_PER_HOST, Consistency, Row, Workload};
+use crate::workload::{CONNECTIONS_PER_HOST, Consistency, Row, Workload};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -516,7 +516,7 @@ impl<'a> Reader<'a> {
             let count = to - from + 1;
             own.keys = Keys::Sequence { from: from + loader * count, to: to + loader * count };
         }
-        if let Arrival::Open { threads: 0, .. } | Arrival::Closed { threads: 0 } = own.arrival {
+        if own.arrival.threads() == 0 {
             return self.fail(&["phases", index], "a workload without threads", "here", None);
         }
         Ok(own)

@@ -327,6 +327,12 @@ pub enum NativeArrival {
     Open(#[schemars(with = "String")] Quantity<Rate>),
     /// Operations in flight of one loader.
     Closed(u32),
+    /// Operations in flight of one loader, held below its rate all together.
+    Throttled {
+        threads: u32,
+        #[schemars(with = "String")]
+        rate: Quantity<Rate>,
+    },
 }
 
 impl NativeArrival {
@@ -335,6 +341,7 @@ impl NativeArrival {
             // Enough to keep an open arrival open, few enough to fit a connection's stream ids.
             NativeArrival::Open(rate) => Arrival::Open { threads: 4096, rate },
             NativeArrival::Closed(threads) => Arrival::Closed { threads },
+            NativeArrival::Throttled { threads, rate } => Arrival::Throttled { threads, rate },
         }
     }
 }

@@ -8,8 +8,9 @@
 //! 1. A timed phase measures at least `window` (1 s of virtual time unless the scenario says otherwise), after a warm-up
 //!    of at least `warmup` (3 s), so that queues settle, caches fill (rule 2 leaves more hot partitions than the scale
 //!    says) and percentiles have samples. A warm-up's floor is taken from what is measured as long as that keeps its own:
-//!    the phase writes no more than its scale says. For phases that write a scenario should name floors no longer than
-//!    their scaled durations: else they write more than in full size, and leave more SSTables to what follows. `time`
+//!    the phase writes no more than its scale says. For phases that write, or that compactions of what was written run
+//!    beside, a scenario should name floors no longer than their scaled durations: else they write and compact more than
+//!    in full size, and leave another number of SSTables to what follows. `time`
 //!    divides the duration of timed phases by another number than `data`, where what they load has settled long before
 //!    a quotient of theirs.
 //! 2. A Gaussian keeps a standard deviation of at least 100 partitions for each shard of a server (or its own, if
@@ -18,8 +19,9 @@
 //! 3. A range keeps at least 1,000 partitions, or its own number.
 //!
 //! What clients have under way is not scaled. Where a scaled memtable holds no more than that, as of 2,400 threads at
-//! 1/2000 on servers with 15 GiB, its flushes are as large as the clients' bursts, and writes are not those of full size:
-//! `orrery check` tells where, and so does a run whose scale was chosen for it.
+//! 1/2000 on servers with 15 GiB, its flushes are as large as the clients' bursts, and writes are not those of full size.
+//! `orrery check` tells where that is, and where a floor of rule 1 makes a phase write more; so does a run whose scale was
+//! chosen for it.
 
 use hwprofiles::quantity::{Duration, Quantity, Ratio};
 use serde::{Deserialize, Serialize};

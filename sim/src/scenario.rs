@@ -22,7 +22,7 @@ use scenarios::model::{Meanwhile, Quiesce};
 use scenarios::{Kind, Metric, PhaseRecord, Recorder, Run, RunRecord, Side};
 
 use self::measures::{Measures, of_resources};
-pub use self::node_config::{node_config, scale_note};
+pub use self::node_config::{node_config, scale_notes};
 use self::search::Search;
 use crate::cluster::{self, Cluster};
 use crate::usage::{self, Watch};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hwprofiles::CommitlogSync;
+use scenarios::model::Quiesce;
 use scenarios::{Arrival, PhasePlan, Row, Run, Workload};
 use server::NodeConfig;
 
@@ -83,10 +84,18 @@ fn bytes_of_each_node(run: &Run, rows: u64) -> u64 {
     rows * u64::from(run.replication_factor) * row.memory_bytes() / u64::from(run.nodes)
 }
 
-/// Where the scale leaves memtables no larger than what clients write at a time: which phase, and which scale would do.
-pub fn scale_note(run: &Run) -> Option<String> {
+/// What at this scale is not as at full size, and which scale would do: a sentence for each.
+pub fn scale_notes(run: &Run) -> Vec<String> {
+    if run.scale.is_full() {
+        return Vec::new();
+    }
+    small_memtables(run).into_iter().chain(long_phases(run)).collect()
+}
+
+/// Where memtables hold no more than what clients write at a time.
+fn small_memtables(run: &Run) -> Option<String> {
     let writers = |phase: &PhasePlan| threads(phase, writes_at_a_time);
-    let phase = run.phases.iter().max_by_key(|phase| writers(phase)).filter(|_| !run.scale.is_full())?;
+    let phase = run.phases.iter().max_by_key(|phase| writers(phase))?;
     let config = node_config(run);
     let memtable = config.memtable_bytes as f64 * config.memtable_cleanup_threshold;
     let under_way = bytes_of_each_node(run, writers(phase)) as f64;
@@ -104,6 +113,30 @@ pub fn scale_note(run: &Run) -> Option<String> {
     })
 }
 
+/// By so much more than its scale says a phase may last: what is compacted within it is then much the same.
+const LONGER_MAX: f64 = 1.2;
+
+/// Where the floors of a phase's duration let more be written or compacted in it than its scale says.
+fn long_phases(run: &Run) -> Option<String> {
+    let writes =
+        |phase: &PhasePlan| phase.workloads.iter().chain(&phase.background).any(|load| load.mix.has_sides()[0]);
+    // What goes on meanwhile ends its phase.
+    let timed = |phase: &&PhasePlan| phase.meanwhile.is_none() && (writes(phase) || phase.quiesce != Quiesce::Before);
+    let part = |phase: &PhasePlan| phase.time_part.unwrap_or(0.0);
+    let phase = run.phases.iter().filter(timed).max_by(|a, b| part(a).total_cmp(&part(b)))?;
+    let longer = part(phase) / run.scale.data.f64();
+    (longer > LONGER_MAX).then(|| {
+        format!(
+            "{} on {}: {} lasts {longer:.1} times as long as its scale says, as its `window` and `warmup` want: what is written \
+             and compacted in it is not as at full size. --scale 1/{} or larger keeps it so",
+            run.scenario,
+            run.system.name,
+            phase.name,
+            (1.0 / part(phase)) as u64,
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use hwprofiles::{Profiles, quantity::Quantity};
@@ -111,21 +144,31 @@ mod tests {
 
     use super::*;
 
-    fn note(system: &str, data: &str) -> Option<String> {
+    fn notes(scenario: &str, system: &str, data: &str) -> Vec<String> {
         let rescale = |scale: &mut scenarios::Scale| scale.data = Quantity::parse(data).unwrap();
-        let document = load::find("lowend/read-small").unwrap();
+        let document = load::find(scenario).unwrap();
         let runs = load::read_at(&document, &Profiles::embedded(), rescale).unwrap().runs;
-        scale_note(runs.iter().find(|run| run.system.name == system).unwrap())
+        scale_notes(runs.iter().find(|run| run.system.name == system).unwrap())
     }
 
     #[test]
     fn memtables_smaller_than_what_clients_write_at_a_time_are_noted() {
-        assert_eq!(note("scylla-1.6.1", "1/400"), None);
-        assert_eq!(note("cassandra-3.0.9", "1/100"), None);
-        assert_eq!(note("cassandra-3.0.9", "1"), None);
+        let notes = |system, data| notes("lowend/read-small", system, data);
+        let none = Vec::<String>::new();
+        assert_eq!(notes("scylla-1.6.1", "1/400"), none);
+        assert_eq!(notes("cassandra-3.0.9", "1/100"), none);
+        assert_eq!(notes("cassandra-3.0.9", "1"), none);
         for (system, data) in [("scylla-1.6.1", "1/4000"), ("cassandra-3.0.9", "1/1000")] {
-            let note = note(system, data).unwrap();
+            let [note] = &notes(system, data)[..] else { panic!("one note") };
             assert!(note.contains("in populate a node's clients write") && note.contains("--scale 1/"), "{note}");
         }
+    }
+
+    #[test]
+    fn phases_that_a_floor_lets_write_more_are_noted() {
+        let notes = |data| notes("lowend/writes-scylla", "scylla-1.6.1", data);
+        assert_eq!(notes("1/200"), Vec::<String>::new());
+        let note = notes("1/5000").pop().unwrap();
+        assert!(note.contains("write-30k lasts 2.4 times as long") && note.contains("--scale 1/2093 or"), "{note}");
     }
 }
