@@ -10,9 +10,8 @@
 //!    says) and percentiles have samples. A warm-up's floor is taken from what is measured as long as that keeps its own:
 //!    the phase writes no more than its scale says. For phases that write, or that compactions of what was written run
 //!    beside, a scenario should name floors no longer than their scaled durations: else they write and compact more than
-//!    in full size, and leave another number of SSTables to what follows. `time`
-//!    divides the duration of timed phases by another number than `data`, where what they load has settled long before
-//!    a quotient of theirs.
+//!    in full size, and leave another number of SSTables to what follows. `time` divides the duration of timed phases by
+//!    another number than `data`, where what they load has settled long before a quotient of theirs.
 //! 2. A Gaussian keeps a standard deviation of at least 100 partitions for each shard of a server (or its own, if
 //!    smaller): with fewer hot partitions than that, single shards would run hot in a way that the full-size experiment
 //!    does not. A system without shards keeps few, so that its scaled page cache holds them as the real one does.

@@ -89,7 +89,8 @@ pub fn scale_notes(run: &Run) -> Vec<String> {
     if run.scale.is_full() {
         return Vec::new();
     }
-    small_memtables(run).into_iter().chain(long_phases(run)).collect()
+    let notes = small_memtables(run).into_iter().chain(long_phases(run));
+    notes.map(|note| format!("{} on {}: {note}", run.scenario, run.system.name)).collect()
 }
 
 /// Where memtables hold no more than what clients write at a time.
@@ -102,10 +103,8 @@ fn small_memtables(run: &Run) -> Option<String> {
     (under_way > memtable).then(|| {
         let divisor = (memtable / under_way / run.scale.data.f64()).max(1.0) as u64;
         format!(
-            "{} on {}: in {} a node's clients write {:.1} MB at a time, and memtables are flushed at {:.1} MB: its latencies \
-             are not those of full size. --scale 1/{divisor} or larger keeps them apart",
-            run.scenario,
-            run.system.name,
+            "in {} a node's clients write {:.1} MB at a time, and memtables are flushed at {:.1} MB: its latencies are not \
+             those of full size. --scale 1/{divisor} or larger keeps them apart",
             phase.name,
             under_way / 1e6,
             memtable / 1e6,
@@ -121,18 +120,17 @@ fn long_phases(run: &Run) -> Option<String> {
     let writes =
         |phase: &PhasePlan| phase.workloads.iter().chain(&phase.background).any(|load| load.mix.has_sides()[0]);
     // What goes on meanwhile ends its phase.
-    let timed = |phase: &&PhasePlan| phase.meanwhile.is_none() && (writes(phase) || phase.quiesce != Quiesce::Before);
-    let part = |phase: &PhasePlan| phase.time_part.unwrap_or(0.0);
-    let phase = run.phases.iter().filter(timed).max_by(|a, b| part(a).total_cmp(&part(b)))?;
-    let longer = part(phase) / run.scale.data.f64();
+    let compacts =
+        |phase: &&PhasePlan| phase.meanwhile.is_none() && (writes(phase) || phase.quiesce != Quiesce::Before);
+    let timed = run.phases.iter().filter(compacts).filter_map(|phase| Some((phase, phase.time_part?)));
+    let (phase, part) = timed.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let longer = part / run.scale.data.f64();
     (longer > LONGER_MAX).then(|| {
         format!(
-            "{} on {}: {} lasts {longer:.1} times as long as its scale says, as its `window` and `warmup` want: what is written \
-             and compacted in it is not as at full size. --scale 1/{} or larger keeps it so",
-            run.scenario,
-            run.system.name,
+            "{} lasts {longer:.1} times as long as its scale says, as its `window` and `warmup` want: what is written and \
+             compacted in it is not as at full size. --scale 1/{} or larger keeps it so",
             phase.name,
-            (1.0 / part(phase)) as u64,
+            (1.0 / part) as u64,
         )
     })
 }
