@@ -26,6 +26,7 @@ const COUNTERS: [Counter; 2] = [
             ("cached-read", "a read from the row cache"),
             ("pieces-read", "a read of 17 rows of 1 KiB, which the row cache has in pieces"),
             ("sstable-read", "a read of one SSTable, nothing cached"),
+            ("compaction", "a row of an SSTable of 2000 that is compacted alone"),
         ],
     },
     Counter {

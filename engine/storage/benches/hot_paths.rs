@@ -137,15 +137,22 @@ async fn run(rows: u64, folder: String) -> Result<(), storage::Error> {
 }
 
 /// What `count` knows.
-const COUNTED: [&str; 4] = ["insert", "cached-read", "pieces-read", "sstable-read"];
+const COUNTED: [&str; 5] = ["insert", "cached-read", "pieces-read", "sstable-read", "compaction"];
 
 /// Rows that are there, whatever is counted.
 const COUNTED_ROWS: u64 = 8000;
 
+/// Rows of the SSTable that is compacted again and again.
+const COMPACTED_ROWS: u64 = 2000;
+
 async fn count(what: String, times: u64, folder: String) -> Result<(), storage::Error> {
     let is_wide = what == "pieces-read";
     let def = Arc::new(if is_wide { wide_table() } else { table() });
-    let counted_rows = if is_wide { COUNTED_ROWS / 20 } else { COUNTED_ROWS };
+    let counted_rows = match what.as_str() {
+        "pieces-read" => COUNTED_ROWS / 20,
+        "compaction" => COMPACTED_ROWS,
+        _ => COUNTED_ROWS,
+    };
     let mut config = Config::new(format!("{folder}/data"), format!("{folder}/commitlog"));
     config.commitlog_segment_bytes = 1 << 20;
     // Whole files' blocks fit, or nothing does.
@@ -168,6 +175,12 @@ async fn count(what: String, times: u64, folder: String) -> Result<(), storage::
         return storage.close().await;
     }
     storage.flush(None).await?;
+    if what == "compaction" {
+        for _ in 0..times / COMPACTED_ROWS {
+            storage.compact(def.id).await?;
+        }
+        return storage.close().await;
+    }
     if what != "sstable-read" {
         for n in 0..counted_rows {
             read(n).await?;

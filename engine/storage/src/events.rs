@@ -35,6 +35,11 @@ impl LargeThresholds {
         cell_bytes: u64::MAX,
         collection_elements: u64::MAX,
     };
+
+    /// In a row up to this size nothing is large, save columns of several cells.
+    pub(crate) fn small_row_bytes(&self) -> u64 {
+        self.row_bytes.min(self.cell_bytes)
+    }
 }
 
 impl Default for LargeThresholds {
@@ -88,6 +93,10 @@ impl Events {
         self.thresholds.set(thresholds);
     }
 
+    pub fn thresholds(&self) -> LargeThresholds {
+        self.thresholds.get()
+    }
+
     pub fn tell(&self, event: Event) {
         let listener = self.listener.borrow().clone();
         if let Some(listener) = listener {
@@ -122,10 +131,14 @@ impl Watch {
     #[inline]
     pub fn row(&mut self, def: &TableDef, row: &Row, is_static: bool, bytes: u64) {
         self.rows += u64::from(!is_static);
-        let least = self.thresholds.row_bytes.min(self.thresholds.cell_bytes);
-        if bytes > least || !row.complex.is_empty() {
+        if bytes > self.thresholds.small_row_bytes() || !row.complex.is_empty() {
             self.look_at(def, row, is_static, bytes);
         }
+    }
+
+    /// One that is below every threshold, with no column of several cells.
+    pub fn small_row(&mut self) {
+        self.rows += 1;
     }
 
     pub fn range_tombstone(&mut self) {

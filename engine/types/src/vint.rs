@@ -10,7 +10,16 @@ pub fn unsigned_len(value: u64) -> usize {
     bits.div_ceil(7).min(MAX_LEN)
 }
 
+#[inline]
 pub fn write_unsigned(value: u64, out: &mut Vec<u8>) {
+    // One byte is by far the most frequent form.
+    match value {
+        0..=127 => out.push(value as u8),
+        _ => write_long(value, out),
+    }
+}
+
+fn write_long(value: u64, out: &mut Vec<u8>) {
     let extra = unsigned_len(value) - 1;
     if extra == 8 {
         out.push(0xFF);

@@ -14,10 +14,10 @@ use types::{TableDef, Token};
 use super::picture::{Job, Kind};
 use super::running::Running;
 use super::shadow::Shadow;
-use crate::sstable::{EncodingStats, KeyHash, Sequential, Sstable, Standing, Writer};
+use crate::sstable::{EncodingStats, KeyHash, PlainRows, Sequential, Sstable, Standing, Writer};
 use crate::storage::Storage;
 use crate::table::{Table, add};
-use crate::{Bytes, Clustering, DeletionTime, Error, Partition};
+use crate::{Bytes, Clustering, DeletionTime, Error, Partition, Row};
 
 /// Between looks at the pace; the other tasks go first sooner, where a task quota has passed.
 const YIELD_BYTES: u64 = 64 << 10;
@@ -51,6 +51,8 @@ pub(crate) struct Merge<'a> {
     unpublished: Vec<Rc<Sstable>>,
     def: std::sync::Arc<TableDef>,
     stats: EncodingStats,
+    /// Rows on their way from one input to the output.
+    plain: PlainRows,
     partitions: u64,
     bytes_in: u64,
     run: Option<u64>,
@@ -68,6 +70,14 @@ pub(crate) struct Merge<'a> {
 struct Input {
     reader: Sequential,
     head: Option<(Token, Bytes)>,
+    /// Its rows may go to the output as they are.
+    fits: bool,
+}
+
+impl Input {
+    fn is_at(&self, token: Token, key: &Bytes) -> bool {
+        self.head.as_ref().is_some_and(|(at, theirs)| *at == token && theirs == key)
+    }
 }
 
 /// The output that is being written.
@@ -76,12 +86,14 @@ struct Output {
     generation: u64,
 }
 
+fn data_bytes(output: &Option<Output>) -> u64 {
+    output.as_ref().map_or(0, |output| output.writer.data_bytes())
+}
+
 /// A partition on its way from some inputs to the output, a part at a time.
-struct Streamed {
+struct Streamed<'k> {
     token: Token,
-    key: Bytes,
-    /// Of all that is not written yet.
-    rest: Partition,
+    key: &'k Bytes,
     /// The latest of the inputs'; it shadows rows of every part.
     deletion: Option<DeletionTime>,
     begun: bool,
@@ -113,6 +125,7 @@ impl<'a> Merge<'a> {
                 table.sstables.borrow().iter().filter(|s| !is_input(s)).cloned().collect()
             }),
             unpublished: Vec::new(),
+            plain: PlainRows::new(&def, stats, storage.events.thresholds().small_row_bytes()),
             stats,
             partitions: inputs.iter().map(|input| input.figures.partitions).sum(),
             bytes_in: inputs.iter().map(|input| input.stored_bytes()).sum(),
@@ -149,12 +162,13 @@ impl<'a> Merge<'a> {
     async fn merge(&mut self, output: &mut Option<Output>) -> Result<(), Error> {
         let mut inputs = Vec::with_capacity(self.inputs.len());
         for sstable in self.inputs.clone() {
+            let fits = self.plain.fit(&sstable);
             let mut reader = Sequential::remaining(sstable).await?;
             let head = reader.next_key().await?;
-            inputs.push(Input { reader, head });
+            inputs.push(Input { reader, head, fits });
         }
         let mut last: Option<Token> = None;
-        while let Some((token, key)) = inputs.iter().filter_map(|input| input.head.clone()).min() {
+        while let Some((token, key)) = inputs.iter().filter_map(|input| input.head.as_ref()).min().cloned() {
             if let Some(last) = last.filter(|last| *last != token)
                 && output.as_ref().is_some_and(|output| output.writer.stored_bytes() >= self.job.split_bytes)
             {
@@ -168,12 +182,14 @@ impl<'a> Merge<'a> {
                 self.partition(&mut inputs, token, &key, output).await?;
             }
             for input in &mut inputs {
-                if input.head.take_if(|(at, theirs)| *at == token && *theirs == key).is_some() {
+                if input.is_at(token, &key) {
                     let begin = input.reader.position();
                     input.head = input.reader.next_key().await?;
                     self.read += input.reader.position().saturating_sub(begin);
                 }
             }
+            // What is read to its end is let go: its files may be removed.
+            inputs.retain(|input| input.head.is_some());
             if !self.breathe().await? {
                 return Ok(());
             }
@@ -203,8 +219,7 @@ impl<'a> Merge<'a> {
         Ok(!self.merged.overtaken)
     }
 
-    /// The partition with this key out of all the inputs that are at it, without what can go: some rows of each input
-    /// at a time, as far as all of them have been read.
+    /// The partition with this key out of all the inputs that are at it, without what can go.
     async fn partition(
         &mut self,
         inputs: &mut [Input],
@@ -212,18 +227,84 @@ impl<'a> Merge<'a> {
         key: &Bytes,
         output: &mut Option<Output>,
     ) -> Result<(), Error> {
-        let is_at = |input: &&mut Input| input.head.as_ref().is_some_and(|(at, theirs)| *at == token && theirs == key);
-        // Each with where its last part ended; `None` before the first.
-        let mut readers: Vec<(&mut Sequential, Option<Clustering>)> =
-            inputs.iter_mut().filter(is_at).map(|input| (&mut input.reader, None)).collect();
-        *self.merged.rows_merged.entry(readers.len() as u32).or_default() += 1;
-        let rest = Partition::new(key.clone());
         let shadow = match &self.others {
             Some(others) => Some(Shadow::of(others, token, key, &self.def).await?),
             None => None,
         };
-        let mut streamed = Streamed { token, key: key.clone(), rest, deletion: None, begun: false, shadow };
+        let mut streamed = Streamed { token, key, deletion: None, begun: false, shadow };
+        let of = inputs.iter().filter(|input| input.is_at(token, key)).count();
+        *self.merged.rows_merged.entry(of as u32).or_default() += 1;
+        let mut at = inputs.iter_mut().filter(|input| input.is_at(token, key));
+        let whole = match at.next() {
+            Some(one) if of == 1 && one.fits && streamed.shadow.is_none() => {
+                self.copy(&mut one.reader, &mut streamed, output).await?
+            }
+            first => {
+                let readers = first.into_iter().chain(at).map(|input| &mut input.reader);
+                self.combine(readers, &mut streamed, output).await?
+            }
+        };
+        if let Some(output) = output.as_mut().filter(|_| streamed.begun && whole) {
+            output.writer.end().await?;
+        }
+        Ok(())
+    }
+
+    /// A partition that one input alone has: plain rows are copied. False when the table is gone.
+    async fn copy(
+        &mut self,
+        reader: &mut Sequential,
+        streamed: &mut Streamed<'_>,
+        output: &mut Option<Output>,
+    ) -> Result<bool, Error> {
+        self.plain.clear();
+        let begin = reader.position();
+        if reader.take_plain(PART_ROWS, &mut self.plain) {
+            self.read += reader.position() - begin;
+            self.write_plain(streamed, output).await?;
+            return Ok(true);
+        }
+        loop {
+            let begin = reader.position();
+            self.plain.clear();
+            let Some(part) = reader.next_plain(PART_ROWS, &mut self.plain).await? else { return Ok(true) };
+            self.read += reader.position().saturating_sub(begin);
+            self.write_plain(streamed, output).await?;
+            self.part(streamed, part.partition, output).await?;
+            if part.more_after.is_none() {
+                return Ok(true);
+            }
+            if !self.breathe().await? {
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn write_plain(&mut self, streamed: &mut Streamed<'_>, output: &mut Option<Output>) -> Result<(), Error> {
+        if self.plain.is_empty() {
+            return Ok(());
+        }
+        let before = data_bytes(output);
+        self.begin(streamed, None, None, output).await?;
+        if let Some(Output { writer, .. }) = output {
+            writer.plain(&self.plain).await?;
+        }
+        self.written += data_bytes(output) - before;
+        Ok(())
+    }
+
+    /// Some rows of each input at a time, merged as far as all of them have been read. False when the table is gone.
+    async fn combine(
+        &mut self,
+        readers: impl Iterator<Item = &mut Sequential>,
+        streamed: &mut Streamed<'_>,
+        output: &mut Option<Output>,
+    ) -> Result<bool, Error> {
+        // Each with where its last part ended; `None` before the first.
+        let mut readers: Vec<(&mut Sequential, Option<Clustering>)> = readers.map(|reader| (reader, None)).collect();
         let mut upto: Option<Clustering> = None;
+        // What is not written yet.
+        let mut pending = Partition::new(streamed.key.clone());
         let def = self.def.clone();
         loop {
             let mut unfinished = Vec::with_capacity(readers.len());
@@ -235,7 +316,7 @@ impl<'a> Merge<'a> {
                 let begin = reader.position();
                 let Some(part) = reader.next_part(PART_ROWS).await? else { continue };
                 self.read += reader.position().saturating_sub(begin);
-                streamed.rest.merge(part.partition, &def);
+                pending.merge(part.partition, &def);
                 if part.more_after.is_some() {
                     unfinished.push((reader, part.more_after));
                 }
@@ -246,26 +327,22 @@ impl<'a> Merge<'a> {
                 .iter()
                 .filter_map(|(_, ended)| ended.clone())
                 .reduce(|a, b| if a.compare(&b, &def).is_le() { a } else { b });
-            let rest = upto.as_ref().map(|upto| streamed.rest.split_behind(upto, &def));
-            let part = std::mem::replace(&mut streamed.rest, rest.unwrap_or_else(|| Partition::new(key.clone())));
-            self.part(&mut streamed, part, output).await?;
+            let rest = upto.as_ref().map(|upto| pending.split_behind(upto, &def));
+            let part = std::mem::replace(&mut pending, rest.unwrap_or_default());
+            self.part(streamed, part, output).await?;
             if readers.is_empty() {
-                break;
+                return Ok(true);
             }
             if !self.breathe().await? {
-                return Ok(());
+                return Ok(false);
             }
         }
-        if let Some(output) = output.as_mut().filter(|_| streamed.begun) {
-            output.writer.end().await?;
-        }
-        Ok(())
     }
 
     /// Writes what has to stay of a part.
     async fn part(
         &mut self,
-        streamed: &mut Streamed,
+        streamed: &mut Streamed<'_>,
         mut part: Partition,
         output: &mut Option<Output>,
     ) -> Result<(), Error> {
@@ -276,7 +353,7 @@ impl<'a> Merge<'a> {
         }
         part.purge_shadowed(&self.def);
         if part.has_tombstones(self.now_s) {
-            let below = self.purgeable_below(streamed.token, &streamed.key);
+            let below = self.purgeable_below(streamed.token, streamed.key);
             part.purge_tombstones(self.now_s, self.gc_before_s, below);
         }
         if streamed.begun {
@@ -285,17 +362,31 @@ impl<'a> Merge<'a> {
         if part.is_empty() {
             return Ok(());
         }
+        let before = data_bytes(output);
+        self.begin(streamed, part.deletion, part.static_row.as_ref(), output).await?;
+        if let Some(Output { writer, .. }) = output {
+            writer.part(&part.rows, &part.range_tombstones).await?;
+        }
+        self.written += data_bytes(output) - before;
+        Ok(())
+    }
+
+    /// Begins the partition in the output, unless it has begun.
+    async fn begin(
+        &mut self,
+        streamed: &mut Streamed<'_>,
+        deletion: Option<DeletionTime>,
+        static_row: Option<&Row>,
+        output: &mut Option<Output>,
+    ) -> Result<(), Error> {
         if output.is_none() {
             *output = Some(self.create().await?);
         }
-        let Some(Output { writer, .. }) = output else { return Ok(()) };
-        let before = writer.data_bytes();
-        if !streamed.begun {
-            streamed.begun = true;
-            writer.begin(streamed.token, &streamed.key, part.deletion, part.static_row.as_ref()).await?;
+        if let Some(Output { writer, .. }) = output
+            && !std::mem::replace(&mut streamed.begun, true)
+        {
+            writer.begin(streamed.token, streamed.key, deletion, static_row).await?;
         }
-        writer.part(&part.rows, &part.range_tombstones).await?;
-        self.written += writer.data_bytes() - before;
         Ok(())
     }
 

@@ -34,6 +34,14 @@ impl Bytes {
         assert!(range.start <= range.end && range.end <= self.len());
         Self { data: self.data.clone(), start: self.start + range.start as u32, len: (range.end - range.start) as u32 }
     }
+
+    /// As [`Bytes::slice`], of a slice of these bytes themselves.
+    ///
+    /// Panics when it is one of others.
+    pub fn part(&self, part: &[u8]) -> Self {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.as_ptr() as usize);
+        self.slice(start..start.wrapping_add(part.len()))
+    }
 }
 
 impl Deref for Bytes {

@@ -296,7 +296,7 @@ impl<'a> Reader<'a> {
         }
         let complex = if raw.complex { self.complex_columns(base, whole)? } else { ComplexColumns::default() };
         let clustering =
-            if raw.clustering.is_empty() { Clustering::empty() } else { Clustering(share(whole, raw.clustering)) };
+            if raw.clustering.is_empty() { Clustering::empty() } else { Clustering(whole.part(raw.clustering)) };
         Ok(Row { clustering, marker: raw.marker, deletion: raw.deletion, cells, complex })
     }
 
@@ -325,7 +325,7 @@ impl<'a> Reader<'a> {
             let raw = self.raw_complex(base)?;
             let mut cells = Vec::with_capacity(raw.cells);
             for _ in 0..raw.cells {
-                let path = share(whole, self.string("path")?);
+                let path = whole.part(self.string("path")?);
                 cells.push((path, self.raw_cell(base)?.shared(whole)));
             }
             columns.push(ComplexColumn { column: raw.column, deletion: raw.deletion, cells });
@@ -335,8 +335,8 @@ impl<'a> Reader<'a> {
 
     fn range(&mut self, base: i64, whole: &Bytes) -> Result<RangeTombstone, Malformed> {
         let flags = self.u8("range flags")?;
-        let start = Clustering(share(whole, self.string("range start")?));
-        let end = Clustering(share(whole, self.string("range end")?));
+        let start = Clustering(whole.part(self.string("range start")?));
+        let end = Clustering(whole.part(self.string("range end")?));
         Ok(RangeTombstone {
             start: Bound { prefix: start, inclusive: flags & 1 != 0 },
             end: Bound { prefix: end, inclusive: flags & 2 != 0 },
@@ -352,15 +352,9 @@ impl RawCell<'_> {
             timestamp: self.timestamp,
             ttl_s: self.ttl_s,
             local_deletion_s: self.local_deletion_s,
-            value: self.value.map(|value| share(whole, value)),
+            value: self.value.map(|value| whole.part(value)),
         }
     }
-}
-
-/// `part`, which lies within `whole`, as bytes that share its allocation.
-fn share(whole: &Bytes, part: &[u8]) -> Bytes {
-    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
-    whole.slice(start..start + part.len())
 }
 
 /// A partition's fixed part.
@@ -459,7 +453,7 @@ impl Partition {
     pub fn decode_shared(whole: &Bytes) -> Result<Partition, Malformed> {
         let mut reader = Reader::new(whole);
         let head = reader.head()?;
-        let mut partition = Partition { deletion: head.deletion, ..Partition::new(share(whole, head.key)) };
+        let mut partition = Partition { deletion: head.deletion, ..Partition::new(whole.part(head.key)) };
         if head.has_static() {
             partition.static_row = Some(reader.row(head.base, whole)?);
         }

@@ -13,6 +13,7 @@ use super::Place;
 use super::file::BlockFile;
 use super::header::Header;
 use super::index::{Block, Promoted};
+use super::plain::PlainRows;
 use super::read_ahead::ReadAhead;
 use super::reader::Sstable;
 use super::unfiltered::{self, Head, Marker, Parse};
@@ -133,6 +134,7 @@ pub(crate) struct PartitionCursor {
     start: u64,
     promoted: Option<Rc<Promoted>>,
     begun: bool,
+    is_deleted: bool,
     open: Option<(Bound, DeletionTime)>,
     /// The first slice that may have more rows.
     slice: usize,
@@ -183,6 +185,7 @@ impl PartitionCursor {
             start,
             promoted,
             begun: false,
+            is_deleted: false,
             open: None,
             slice: 0,
             sought: None,
@@ -190,6 +193,44 @@ impl PartitionCursor {
             blocks_left: None,
             done: false,
         }
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// On to the partition that the data cursor stands at.
+    pub(super) fn enter_partition(&mut self, key: Bytes) {
+        self.key = key;
+        self.start = self.data.position();
+        (self.begun, self.is_deleted, self.open) = (false, false, None);
+        (self.slice, self.sought, self.stop_at, self.blocks_left, self.done) = (0, None, None, None, false);
+    }
+
+    /// The whole partition, unless it has `rows_max` rows, or there is more to it than plain rows, or it is not in
+    /// the window. False, with nothing read, then.
+    pub(super) fn take_plain(&mut self, rows_max: usize, plain: &mut PlainRows) -> bool {
+        let header = &self.data.sstable.header;
+        if self.begun || !header.statics.is_empty() {
+            return false;
+        }
+        let mut reader = Reader::new(&self.data.window[self.data.at..]);
+        let had = reader.rest.len();
+        let mut take = || match unfiltered::read_partition_head(&mut reader) {
+            Ok((key, None)) if *key == *self.key => {
+                while plain.len() < rows_max && plain.read(header, &mut reader) == Ok(true) {}
+                plain.len() < rows_max && unfiltered::read_partition_end(&mut reader)
+            }
+            _ => false,
+        };
+        if !take() {
+            plain.clear();
+            return false;
+        }
+        let read = had - reader.rest.len();
+        self.data.at += read;
+        reactor::charge(self.work, read as u64);
+        true
     }
 
     /// The partition's deletion and static row, with the first rows.
@@ -207,8 +248,7 @@ impl PartitionCursor {
             .data
             .next(|_, reader, whole| {
                 let (key, deletion) = unfiltered::read_partition_head(reader)?;
-                let start = key.as_ptr() as usize - whole.as_ptr() as usize;
-                Ok((whole.slice(start..start + key.len()), deletion))
+                Ok((whole.part(key), deletion))
             })
             .await?;
         if key != self.key {
@@ -231,10 +271,27 @@ impl PartitionCursor {
     /// The next rows inside `slices` (none: all), about `rows_max`, from the front or from behind. Later calls go on
     /// from there with the same slices and direction.
     pub async fn next_part(&mut self, slices: &[Slice], reverse: bool, rows_max: usize) -> Result<Part, Error> {
+        self.read_part(slices, reverse, rows_max, None).await
+    }
+
+    /// The next rows of all, forwards, `rows_max` at the most. Those that the part begins with and that can be copied are
+    /// in `plain` instead: none of a partition that is deleted, nor of a part with a static row.
+    pub async fn next_plain(&mut self, rows_max: usize, plain: &mut PlainRows) -> Result<Part, Error> {
+        self.read_part(&[], false, rows_max, Some(plain)).await
+    }
+
+    async fn read_part(
+        &mut self,
+        slices: &[Slice],
+        reverse: bool,
+        rows_max: usize,
+        plain: Option<&mut PlainRows>,
+    ) -> Result<Part, Error> {
         let mut partition = Partition::new(self.key.clone());
         let begin = self.data.position();
         if !self.begun {
             self.begin(&mut partition).await?;
+            self.is_deleted = partition.deletion.is_some();
         }
         let more_after = match self.promoted.clone().filter(|_| reverse) {
             Some(promoted) => self.backwards(&promoted, slices, rows_max, &mut partition).await?,
@@ -243,11 +300,30 @@ impl PartitionCursor {
                     self.seek(slices, &mut partition).await?;
                 }
                 let rows_max = if reverse { usize::MAX } else { rows_max };
-                self.forwards(slices, rows_max, &mut partition).await?
+                match plain.filter(|_| !self.is_deleted && partition.static_row.is_none()) {
+                    Some(plain) => match self.copy(rows_max, plain).await? {
+                        left @ 1.. => self.forwards(slices, left, &mut partition).await?,
+                        0 => plain.last().cloned(),
+                    },
+                    None => self.forwards(slices, rows_max, &mut partition).await?,
+                }
             }
         };
         reactor::charge(self.work, self.data.position().saturating_sub(begin));
         Ok(Part { partition, more_after })
+    }
+
+    /// Takes plain rows up to the first thing that is something else. How many of `rows_max` are left.
+    async fn copy(&mut self, rows_max: usize, plain: &mut PlainRows) -> Result<usize, Error> {
+        let mut left = rows_max;
+        // What is within a range tombstone may be shadowed.
+        while left > 0 && self.open.is_none() && !self.done {
+            if !self.data.next(|header, reader, _| plain.read(header, reader)).await? {
+                break;
+            }
+            left -= 1;
+        }
+        Ok(left)
     }
 
     async fn forwards(

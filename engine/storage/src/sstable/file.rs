@@ -80,11 +80,17 @@ impl Sink {
         self.written + self.buf.len() as u64
     }
 
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        let Some(chunks) = &mut self.chunks else {
-            self.buf.extend_from_slice(bytes);
-            return Ok(());
-        };
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.chunks.is_some() {
+            return self.push_chunks(bytes);
+        }
+        self.buf.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn push_chunks(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        let Some(chunks) = &mut self.chunks else { return Ok(()) };
         let chunk_len = chunks.info.chunk_len as usize;
         while bytes.len() >= chunk_len - chunks.chunk.len() {
             let (now, later) = bytes.split_at(chunk_len - chunks.chunk.len());

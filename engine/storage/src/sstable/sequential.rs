@@ -9,6 +9,7 @@ use super::Place;
 use super::cursor::{DataCursor, PartitionCursor};
 use super::file::BlockFile;
 use super::index::{Promoted, read_entry_head};
+use super::plain::PlainRows;
 use super::reader::Sstable;
 use super::unfiltered;
 use super::writer::Writer;
@@ -26,15 +27,23 @@ const COPIED_ROWS: usize = 256;
 ///
 /// Either whole, by [`Sequential::next`], or first the key, by [`Sequential::next_key`], then its parts.
 pub(crate) struct Sequential {
-    data: Option<DataCursor>,
-    partition: Option<PartitionCursor>,
-    last: Option<(Token, Bytes)>,
+    cursor: PartitionCursor,
+    /// Within the partition that the cursor has the key of.
+    inside: bool,
+    /// Of that key.
+    last: Option<Token>,
 }
 
 impl Sequential {
     #[cfg(test)]
     pub fn new(sstable: Rc<Sstable>) -> Self {
-        Self { data: Some(DataCursor::new(sstable, 0, None, true)), partition: None, last: None }
+        Self::from(sstable, 0)
+    }
+
+    fn from(sstable: Rc<Sstable>, start: u64) -> Self {
+        let data = DataCursor::new(sstable, start, None, true);
+        let cursor = PartitionCursor::over(data, Bytes::default(), None, Work::Compaction);
+        Self { cursor, inside: false, last: None }
     }
 
     /// At the first partition that the SSTable still has.
@@ -46,35 +55,34 @@ impl Sequential {
                 cursor.head().map_or(sstable.data.len, |head| head.position)
             }
         };
-        Ok(Self { data: Some(DataCursor::new(sstable, start, None, true)), partition: None, last: None })
+        Ok(Self::from(sstable, start))
     }
 
-    /// Place in the data; 0 behind its end.
+    /// Place in the data.
     pub fn position(&self) -> u64 {
-        let data = self.data.as_ref().or(self.partition.as_ref().map(|cursor| &cursor.data));
-        data.map_or(0, DataCursor::position)
+        self.cursor.data.position()
     }
 
     /// Goes on to the next partition; what is left of the last one is read and dropped.
     pub async fn next_key(&mut self) -> Result<Option<(Token, Bytes)>, Error> {
-        while self.partition.is_some() {
+        while self.inside {
             self.next_part(usize::MAX).await?;
         }
-        let Some(mut data) = self.data.take() else { return Ok(None) };
+        let data = &mut self.cursor.data;
         if data.at_end() {
             return Ok(None);
         }
         let (start, window_start) = (data.at, data.window_start);
-        let key = data.next(|_, reader, _| Ok(Bytes::copy_from(unfiltered::read_partition_head(reader)?.0))).await?;
+        let key = data.next(|_, reader, whole| Ok(whole.part(unfiltered::read_partition_head(reader)?.0))).await?;
         // Back to the partition's beginning; the window may have moved there meanwhile.
         data.at = if data.window_start == window_start { start } else { 0 };
         let token = Token::of_key(&key);
-        let place = (token, key.clone());
-        if self.last.as_ref().is_some_and(|last| *last >= place) {
-            return Err(data.corrupt("partitions out of order"));
+        if self.last.is_some_and(|last| (last, self.cursor.key()) >= (token, &*key)) {
+            return Err(self.cursor.data.corrupt("partitions out of order"));
         }
-        self.last = Some(place);
-        self.partition = Some(PartitionCursor::over(data, key.clone(), None, Work::Compaction));
+        self.last = Some(token);
+        self.cursor.enter_partition(key.clone());
+        self.inside = true;
         Ok(Some((token, key)))
     }
 
@@ -98,12 +106,30 @@ impl Sequential {
     /// The next rows of the partition that [`Sequential::next_key`] has told, the first time with its deletion and
     /// static row. `None` behind its end.
     pub async fn next_part(&mut self, rows_max: usize) -> Result<Option<Part>, Error> {
-        let Some(cursor) = &mut self.partition else { return Ok(None) };
-        let part = cursor.next_part(&[], false, rows_max).await?;
-        if part.more_after.is_none() {
-            self.data = self.partition.take().map(|cursor| cursor.data);
+        if !self.inside {
+            return Ok(None);
         }
+        let part = self.cursor.next_part(&[], false, rows_max).await?;
+        self.inside = part.more_after.is_some();
         Ok(Some(part))
+    }
+
+    /// As [`Sequential::next_part`]; plain rows that the part begins with are in `plain` instead.
+    pub async fn next_plain(&mut self, rows_max: usize, plain: &mut PlainRows) -> Result<Option<Part>, Error> {
+        if !self.inside {
+            return Ok(None);
+        }
+        let part = self.cursor.next_plain(rows_max, plain).await?;
+        self.inside = part.more_after.is_some();
+        Ok(Some(part))
+    }
+
+    /// The partition that [`Sequential::next_key`] has told, if it is less than `rows_max` plain rows that are all in
+    /// memory: most are. False, with nothing read, otherwise.
+    pub fn take_plain(&mut self, rows_max: usize, plain: &mut PlainRows) -> bool {
+        let taken = self.inside && self.cursor.take_plain(rows_max, plain);
+        self.inside &= !taken;
+        taken
     }
 
     /// The next partition, whole.

@@ -11,6 +11,7 @@ use types::TableDef;
 use super::Version;
 use super::cardinality::Cardinality;
 use super::header::Header;
+use super::plain::PlainRow;
 use super::unfiltered::Marker;
 use crate::data::codec::Reader;
 use crate::data::{Position, compare_positions};
@@ -173,6 +174,15 @@ impl Collector {
 
     pub fn row(&mut self, row: &Row) {
         self.cells(row);
+        self.rows += 1;
+        self.cover(&row.clustering);
+    }
+
+    pub fn plain_row(&mut self, row: &PlainRow) {
+        self.time(row.min_timestamp, 0, NEVER_S);
+        self.time(row.max_timestamp, 0, NEVER_S);
+        self.partition_cells += row.cells;
+        self.columns += row.cells;
         self.rows += 1;
         self.cover(&row.clustering);
     }

@@ -56,9 +56,20 @@ pub(super) async fn write(
     block_bytes: u64,
     partitions: &[Partition],
 ) -> Rc<Sstable> {
+    let stats = EncodingStats { min_timestamp: 0, min_local_deletion_s: 1_600_000_000, min_ttl_s: 1 };
+    write_from(folder, def, block_bytes, stats, partitions).await
+}
+
+/// As [`write`], with times relative to `stats`.
+async fn write_from(
+    folder: &str,
+    def: &Arc<TableDef>,
+    block_bytes: u64,
+    stats: EncodingStats,
+    partitions: &[Partition],
+) -> Rc<Sstable> {
     let mut sorted: Vec<(Token, &Partition)> = partitions.iter().map(|p| (Token::of_key(&p.key), p)).collect();
     sorted.sort_by(|a, b| (a.0, &a.1.key).cmp(&(b.0, &b.1.key)));
-    let stats = EncodingStats { min_timestamp: 0, min_local_deletion_s: 1_600_000_000, min_ttl_s: 1 };
     let writer = Writer::create(folder, 1, def.clone(), stats, partitions.len() as u64).await.unwrap();
     let mut writer = writer.column_index_bytes(block_bytes);
     for (token, partition) in sorted {
@@ -191,6 +202,30 @@ pub(super) fn some_partitions(def: &TableDef) -> Vec<Partition> {
     (100..110).map(small).chain([partition(rows, vec![range], true, true, def)]).collect()
 }
 
+fn any_cell() -> impl Strategy<Value = Cell> {
+    prop_oneof![
+        6 => (3..6i64, ".{0,20}").prop_map(|(timestamp, value)| Cell::live(timestamp, value.as_str())),
+        1 => (3..6i64).prop_map(|timestamp| Cell::expiring(timestamp, 60, 1_700_000_000, b"1234")),
+        1 => (3..6i64).prop_map(|timestamp| Cell::tombstone(timestamp, 1_700_000_000)),
+    ]
+}
+
+/// Most are plain.
+fn any_row() -> impl Strategy<Value = Row> {
+    let marker = prop_oneof![
+        1 => Just(None),
+        5 => (3..6i64).prop_map(|timestamp| Some(Liveness::live(timestamp))),
+        1 => Just(Some(Liveness::expiring(4, 60, 1_700_000_000))),
+    ];
+    let deletion = prop_oneof![9 => Just(None), 1 => Just(Some(DeletionTime { timestamp: 4, local_s: 1_700_000_000 }))];
+    let cells = (proptest::option::of(any_cell()), proptest::option::of(3..6i64));
+    (0..12i32, 0..8i32, marker, deletion, cells).prop_map(|(a, b, marker, deletion, (text, int))| {
+        let int = int.map(|timestamp| Cell::live(timestamp, b"1234"));
+        let cells = (0..).zip([text, int]).filter_map(|(column, cell)| Some((column, cell?))).collect();
+        Row { marker, deletion, cells, ..Row::new(at(&[a, b])) }
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -240,6 +275,86 @@ proptest! {
                 }
                 prop_assert_eq!(found, 11);
             }
+            Ok(())
+        }).unwrap()?;
+    }
+
+    /// Copied or decoded and encoded again, rows come to the same file.
+    #[test]
+    fn plain_rows_copied_are_what_would_be_written(
+        partitions in proptest::collection::vec(proptest::collection::vec(any_row(), 0..6), 1..40),
+        ranges in proptest::collection::vec(range(), 0..2),
+        (deleted, stat) in any::<(bool, bool)>(),
+        rows_max in prop_oneof![Just(1usize), Just(3), Just(1000)],
+        row_bytes_max in prop_oneof![Just(60u64), Just(u64::MAX)],
+        (from_us, to_us) in (0..3i64, 0..3i64),
+    ) {
+        let def = table(&[], stat);
+        // One with deletions, among others without.
+        let mut all = vec![partition(vec![(1, 2, 3), (4, 5, 6)], ranges, deleted, stat, &def)];
+        for (n, rows) in (100i32..).zip(partitions) {
+            let mut partition = Partition { rows, ..Partition::new(&n.to_be_bytes()) };
+            partition.sort(&def);
+            partition.purge_shadowed(&def);
+            all.push(partition);
+        }
+        all.retain(|partition| !partition.is_empty());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap().to_string();
+        reactor::uring::block_on(async move {
+            let stats = |min_timestamp| EncodingStats { min_timestamp, min_local_deletion_s: 1_600_000_000, min_ttl_s: 1 };
+            let sstable = write_from(&path, &def, 500, stats(from_us), &all).await;
+            let mut copied = 0;
+            for generation in [2, 3] {
+                let writer = Writer::create(&path, generation, def.clone(), stats(to_us), 40).await.unwrap();
+                let mut writer = writer.column_index_bytes(500);
+                let mut plain = PlainRows::new(&def, stats(to_us), row_bytes_max);
+                prop_assert!(plain.fit(&sstable));
+                let mut sequential = Sequential::new(sstable.clone());
+                while let Some((token, key)) = sequential.next_key().await.unwrap() {
+                    if generation == 2 {
+                        sequential.copy_partition(token, &key, &mut writer).await.unwrap();
+                        continue;
+                    }
+                    plain.clear();
+                    if sequential.take_plain(rows_max, &mut plain) {
+                        copied += plain.len();
+                        writer.begin(token, &key, None, None).await.unwrap();
+                        writer.plain(&plain).await.unwrap();
+                        writer.end().await.unwrap();
+                        continue;
+                    }
+                    let mut begun = false;
+                    while let Some(part) = sequential.next_plain(rows_max, &mut plain).await.unwrap() {
+                        let part = part.partition;
+                        if !begun {
+                            writer.begin(token, &key, part.deletion, part.static_row.as_ref()).await.unwrap();
+                            begun = true;
+                        }
+                        copied += plain.len();
+                        writer.plain(&plain).await.unwrap();
+                        writer.part(&part.rows, &part.range_tombstones).await.unwrap();
+                        plain.clear();
+                    }
+                    writer.end().await.unwrap();
+                }
+                writer.finish().await.unwrap();
+            }
+            for component in ["Data.db", "Index.db", "Statistics.db", "Digest.crc32", "Filter.db", "Summary.db"] {
+                let read = |n| std::fs::read(Descriptor::own(&path, n).path(component)).unwrap();
+                prop_assert_eq!(read(2), read(3), "{}", component);
+            }
+            // Of partitions that begin with plain rows, those were copied.
+            let first_is_plain = |partition: &&Partition| {
+                let plain = |row: &Row| {
+                    row.deletion.is_none()
+                        && row.marker.is_none_or(|marker| marker.ttl_s == 0)
+                        && row.cells.iter().all(|(_, cell)| cell.value.is_some() && cell.ttl_s == 0)
+                };
+                partition.deletion.is_none() && partition.static_row.is_none() && partition.range_tombstones.is_empty() && partition.rows.first().is_some_and(plain)
+            };
+            let least = if row_bytes_max == u64::MAX { all.iter().filter(first_is_plain).count() } else { 0 };
+            prop_assert!(copied >= least, "{} of {}", copied, least);
             Ok(())
         }).unwrap()?;
     }

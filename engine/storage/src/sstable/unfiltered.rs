@@ -16,18 +16,18 @@ use crate::{Bound, Bytes, Cell, Clustering, ComplexColumn, DeletionTime, Livenes
 
 const END_OF_PARTITION: u8 = 0x01;
 const IS_MARKER: u8 = 0x02;
-const HAS_TIMESTAMP: u8 = 0x04;
+pub(super) const HAS_TIMESTAMP: u8 = 0x04;
 const HAS_TTL: u8 = 0x08;
 const HAS_DELETION: u8 = 0x10;
-const HAS_ALL_COLUMNS: u8 = 0x20;
+pub(super) const HAS_ALL_COLUMNS: u8 = 0x20;
 const HAS_COMPLEX_DELETION: u8 = 0x40;
 const EXTENSION: u8 = 0x80;
 const EXTENSION_STATIC: u8 = 0x01;
 
 const CELL_DELETED: u8 = 0x01;
 const CELL_EXPIRING: u8 = 0x02;
-const CELL_EMPTY: u8 = 0x04;
-const CELL_ROW_TIMESTAMP: u8 = 0x08;
+pub(super) const CELL_EMPTY: u8 = 0x04;
+pub(super) const CELL_ROW_TIMESTAMP: u8 = 0x08;
 const CELL_ROW_TTL: u8 = 0x10;
 
 /// `ClusteringPrefix.Kind` by ordinal.
@@ -84,7 +84,7 @@ pub(super) fn side_of(kind: u8) -> i8 {
 }
 
 impl EncodingStats {
-    fn write_timestamp(&self, timestamp: i64, out: &mut Vec<u8>) {
+    pub(super) fn write_timestamp(&self, timestamp: i64, out: &mut Vec<u8>) {
         vint::write_unsigned(timestamp.wrapping_sub(self.min_timestamp) as u64, out);
     }
 
@@ -126,7 +126,7 @@ impl EncodingStats {
         Ok(Some(DeletionTime { timestamp, local_s }))
     }
 
-    fn timestamp(&self, reader: &mut Reader<'_>) -> Result<i64, Parse> {
+    pub(super) fn timestamp(&self, reader: &mut Reader<'_>) -> Result<i64, Parse> {
         Ok(self.min_timestamp.wrapping_add(reader.vint("timestamp")? as i64))
     }
 
@@ -153,7 +153,7 @@ fn write_value(fixed_len: Option<usize>, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-fn read_value<'a>(fixed_len: Option<usize>, reader: &mut Reader<'a>) -> Result<&'a [u8], Parse> {
+pub(super) fn read_value<'a>(fixed_len: Option<usize>, reader: &mut Reader<'a>) -> Result<&'a [u8], Parse> {
     match fixed_len {
         Some(len) => Ok(reader.bytes(len, "value")?),
         None => Ok(reader.string("value")?),
@@ -233,6 +233,11 @@ pub(super) fn write_partition_end(out: &mut Vec<u8>) {
     out.push(END_OF_PARTITION);
 }
 
+/// Whether the partition ends here.
+pub(super) fn read_partition_end(reader: &mut Reader<'_>) -> bool {
+    reader.u8("flags").is_ok_and(|flags| flags & END_OF_PARTITION != 0)
+}
+
 /// `previous` is the size of the unfiltered before it in the partition, 0 for the first and the static row. `body` is
 /// memory to use.
 pub(super) fn write_row(
@@ -294,6 +299,11 @@ pub(super) fn write_row(
             write_cell(stats, None, Some(path), cell, row.marker, body);
         }
     }
+    write_body(previous, body, out);
+}
+
+/// Behind the head: the sizes, and what they are sizes of.
+pub(super) fn write_body(previous: u64, body: &[u8], out: &mut Vec<u8>) {
     vint::write_unsigned((body.len() + vint::unsigned_len(previous)) as u64, out);
     vint::write_unsigned(previous, out);
     out.extend_from_slice(body);
@@ -399,9 +409,7 @@ pub(super) fn write_marker(header: &Header, marker: &Marker, previous: u64, body
     for (_, deletion) in marker.closes.iter().chain(&marker.opens) {
         header.stats.write_deletion(*deletion, body);
     }
-    vint::write_unsigned((body.len() + vint::unsigned_len(previous)) as u64, out);
-    vint::write_unsigned(previous, out);
-    out.extend_from_slice(body);
+    write_body(previous, body, out);
 }
 
 /// The beginning of an unfiltered: enough to know whether it is wanted.
@@ -557,12 +565,8 @@ fn read_cell(
         let local_deletion_s = if deleted || expiring { stats.local_deletion(reader)? } else { NEVER_S };
         (if expiring { stats.ttl(reader)? } else { 0 }, local_deletion_s)
     };
-    let share = |part: &[u8]| {
-        let start = part.as_ptr() as usize - whole.as_ptr() as usize;
-        whole.slice(start..start + part.len())
-    };
     if let Some(path) = path {
-        *path = share(reader.string("path")?);
+        *path = whole.part(reader.string("path")?);
     }
     let value = if flags & CELL_EMPTY != 0 {
         (!deleted).then(Bytes::default)
@@ -571,7 +575,7 @@ fn read_cell(
         if deleted {
             return Err(Parse::Malformed("a tombstone with a value"));
         }
-        Some(share(value))
+        Some(whole.part(value))
     };
     Ok(Cell { timestamp, ttl_s, local_deletion_s, value })
 }

@@ -12,6 +12,7 @@ use super::compression::Compression;
 use super::file::{Sink, write_small};
 use super::header::{EncodingStats, Header};
 use super::index::{Builder, Edge};
+use super::plain::PlainRows;
 use super::statistics::Collector;
 use super::summary::Summary;
 use super::unfiltered::{self, Marker};
@@ -150,9 +151,14 @@ impl Writer {
         self.data.push(&self.bytes)?;
         let header_len = self.bytes.len() as u64;
         self.builder.begin(header_len);
-        self.last = Some((token, key.to_vec()));
+        let mut last_key = self.last.take().map(|(_, key)| key).unwrap_or_default();
+        key.clone_into(&mut last_key);
+        self.last = Some((token, last_key));
         self.partition = Some(Open { start, deletion, previous: header_len, closing: None });
-        self.data.spill().await
+        if self.data.is_full() {
+            self.data.spill().await?;
+        }
+        Ok(())
     }
 
     /// Adds rows and range tombstones behind those that are there, in normal form. A range tombstone that begins where
@@ -193,6 +199,26 @@ impl Writer {
                 None => self.open(range)?,
             }
             self.data.spill().await?;
+        }
+        Ok(())
+    }
+
+    /// As [`Writer::part`], of rows that are in no range tombstone and have no decoded form.
+    pub async fn plain(&mut self, rows: &PlainRows) -> Result<(), Error> {
+        self.close(None)?;
+        for (row, head, body) in rows.iter() {
+            let Some(partition) = &self.partition else { return Ok(()) };
+            self.bytes.clear();
+            self.bytes.extend_from_slice(head);
+            unfiltered::write_body(partition.previous, body, &mut self.bytes);
+            self.collector.plain_row(row);
+            if let Some(watch) = &mut self.watch {
+                watch.small_row();
+            }
+            self.put(Edge::of_row(&row.clustering))?;
+            if self.data.is_full() {
+                self.data.spill().await?;
+            }
         }
         Ok(())
     }
@@ -275,8 +301,12 @@ impl Writer {
         self.index.push(&self.bytes)?;
         self.summary.add(*token, key, index_position, partition.start);
         self.filter.insert(KeyHash::of(key));
-        self.data.spill().await?;
-        self.index.spill().await
+        for file in [&mut self.data, &mut self.index] {
+            if file.is_full() {
+                file.spill().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes all components durable, and their names. Gives the bytes on disk. The manifest does the rest.
