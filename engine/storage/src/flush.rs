@@ -6,11 +6,11 @@ use std::time::Duration;
 use reactor::{Group, Work};
 use types::Token;
 
-use crate::memtable::Memtable;
-use crate::sstable::{KeyHash, Sstable, Standing, Writer, remove_files};
+use crate::memtable::{Memtable, Shared};
+use crate::sstable::{KeyHash, PlainRows, Sstable, Standing, Writer, remove_files};
 use crate::storage::{FLUSHES_AT_ONCE, Signals, Storage};
 use crate::table::{SharedMemtable, Table, add};
-use crate::{Bytes, Error};
+use crate::{Bytes, Error, Partition};
 
 /// Partitions that are decoded before the other tasks get their turn, unless these take a task quota before.
 const PARTITIONS_AT_ONCE: usize = 64;
@@ -221,6 +221,7 @@ impl Storage {
         };
         let writer = Writer::create(&table.folder, generation, def.clone(), stats, keys).await?;
         let mut writer = writer.column_index_bytes(self.config().column_index_bytes).watched_by(self.events.watch());
+        let mut plain = PlainRows::new(&def, stats, self.events.thresholds().small_row_bytes());
         let mut place: (Token, Option<Bytes>) = (Token(i64::MIN), None);
         let mut written = false;
         loop {
@@ -230,16 +231,28 @@ impl Storage {
                 let memtable = memtable.borrow();
                 for (token, stored) in memtable.range_after(place.0, place.1.as_deref()).take(PARTITIONS_AT_ONCE) {
                     reactor::charge(Work::Flush, stored.len_bytes() as u64);
-                    batch.push((token, stored.decode()?));
+                    batch.push((token, stored.share()?));
                     bytes += stored.bytes();
                     if reactor::has_used_quota() {
                         break;
                     }
                 }
             }
-            let Some((token, partition)) = batch.last() else { break };
-            place = (*token, Some(partition.key.clone()));
-            for (token, mut partition) in batch {
+            let Some((token, (key, _))) = batch.last() else { break };
+            place = (*token, Some(key.clone()));
+            for (token, (key, shared)) in batch {
+                let mut partition = match shared {
+                    Shared::Packed(packed) => {
+                        plain.clear();
+                        if plain.encode(&packed) {
+                            written = true;
+                            writer.add_plain(token, &key, &plain).await?;
+                            continue;
+                        }
+                        Partition::decode_shared(&packed)?
+                    }
+                    Shared::Decoded(partition) => partition,
+                };
                 partition.purge_shadowed(&def);
                 if !partition.is_empty() {
                     written = true;

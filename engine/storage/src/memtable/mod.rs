@@ -63,6 +63,13 @@ pub(crate) struct Part {
     pub more_after: Option<crate::Clustering>,
 }
 
+/// A partition as it was in a memtable.
+pub(crate) enum Shared {
+    /// For [`Partition::decode_shared`].
+    Packed(Bytes),
+    Decoded(Partition),
+}
+
 impl Memtable {
     pub fn new(def: Arc<TableDef>) -> Self {
         Self {
@@ -251,6 +258,17 @@ impl Stored {
             Stored::Packed(bytes) => Partition::decode_shared(&Bytes::from(bytes.clone())),
             Stored::Wide(wide) => wide.decode(),
         }
+    }
+
+    /// The key, and all of it, for who cannot keep the memtable borrowed.
+    pub fn share(&self) -> Result<(Bytes, Shared), Malformed> {
+        Ok(match self {
+            Stored::Packed(bytes) => {
+                let packed = Bytes::from(bytes.clone());
+                (packed.part(self.key()), Shared::Packed(packed))
+            }
+            Stored::Wide(wide) => (wide.key.clone(), Shared::Decoded(wide.decode()?)),
+        })
     }
 
     /// What lies inside `slices` (none: everything), at most about `max_rows` rows of it. Small partitions come whole.

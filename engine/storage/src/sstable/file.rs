@@ -16,6 +16,9 @@ use crate::{Bytes, Error};
 /// Bytes that are gathered before they are written.
 const SPILL: usize = 512 << 10;
 
+/// Room for the first of them: most files are smaller than a spill, and memory is cleared before it is first used.
+const FIRST: usize = 64 << 10;
+
 /// Writes a file from its beginning to its end.
 pub(super) struct Sink {
     file: File,
@@ -49,12 +52,17 @@ pub(super) struct Sunk {
 
 impl Sink {
     pub async fn create(path: String, compression: Option<Compression>) -> Result<Self, Error> {
+        Self::of_about(path, compression, FIRST).await
+    }
+
+    /// For a file of about so many bytes.
+    async fn of_about(path: String, compression: Option<Compression>, bytes: usize) -> Result<Self, Error> {
         let flags = OpenFlags { write: true, create: true, truncate: true, direct: true, ..Default::default() };
         let file = File::open(&path, flags).await.map_err(Error::io(&path, "create"))?;
         Ok(Self {
             file,
             path,
-            buf: Buf::direct(SPILL + BLOCK),
+            buf: Buf::direct(bytes.min(SPILL) + BLOCK),
             written: 0,
             whole: crc32fast::Hasher::new(),
             blocks: Vec::new(),
@@ -188,7 +196,7 @@ impl Chunks {
 
 /// Writes a small file durably.
 pub(super) async fn write_small(path: String, bytes: &[u8]) -> Result<(), Error> {
-    let mut sink = Sink::create(path, None).await?;
+    let mut sink = Sink::of_about(path, None, bytes.len()).await?;
     sink.push(bytes)?;
     sink.seal()?;
     sink.finish().await

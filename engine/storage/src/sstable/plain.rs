@@ -1,8 +1,9 @@
-//! Rows that go from one SSTable into another without being taken apart.
+//! Rows that go into an SSTable without being taken apart: those without a deletion, without anything that expires and
+//! without columns of several cells. Most are.
 //!
-//! Most of what a compaction writes is what it has read: rows that one input alone has, without a deletion and without
-//! anything that expires. Of such a plain row the bytes are copied; what changes is the size of the row before it and,
-//! where the output counts from another least timestamp, its timestamps.
+//! Most of what a compaction writes is what it has read, from one input alone. Of plain rows the bytes are copied then;
+//! what changes is the size of the row before it and, where the output counts from another least timestamp, its
+//! timestamps. A flush brings them from the memtable's form into the file's.
 
 use types::{TableDef, vint};
 
@@ -10,10 +11,10 @@ use super::header::{EncodingStats, Header};
 use super::reader::Sstable;
 use super::unfiltered::{
     CELL_EMPTY, CELL_ROW_TIMESTAMP, HAS_ALL_COLUMNS, HAS_TIMESTAMP, Parse, read_clustering, read_value,
-    write_clustering,
+    write_clustering, write_value,
 };
-use crate::Clustering;
 use crate::data::codec::Reader;
+use crate::{Bytes, Clustering};
 
 /// Beside the body and the clustering: flags and two sizes.
 const HEAD_BYTES_MAX: u64 = 1 + 2 * vint::MAX_LEN as u64;
@@ -86,6 +87,92 @@ impl PlainRows {
             reader.rest = start;
         }
         is_plain
+    }
+
+    /// Takes in the rows of a partition, as memtables keep it. False, with nothing read, where not all of it is plain rows.
+    pub fn encode(&mut self, packed: &Bytes) -> bool {
+        let (begin, rows) = (self.bytes.len(), self.rows.len());
+        let is_plain = self.encode_rows(packed).is_some();
+        if !is_plain {
+            self.bytes.truncate(begin);
+            self.rows.truncate(rows);
+        }
+        is_plain
+    }
+
+    fn encode_rows(&mut self, packed: &Bytes) -> Option<()> {
+        let mut reader = Reader::new(packed);
+        let head = reader.head().ok()?;
+        let rows = reader.row_count(&head).ok()?;
+        if rows == 0 || head.deletion.is_some() || head.has_static() || head.has_ranges() {
+            return None;
+        }
+        for _ in 0..rows {
+            self.encode_row(&mut reader, head.base, packed)?;
+        }
+        Some(())
+    }
+
+    fn encode_row(&mut self, reader: &mut Reader<'_>, base: i64, packed: &Bytes) -> Option<()> {
+        let raw = reader.raw_row(base).ok()?;
+        let expires = raw.marker.is_some_and(|marker| marker.ttl_s != 0);
+        if expires || raw.deletion.is_some() || raw.complex || (raw.marker.is_none() && raw.cells == 0) {
+            return None;
+        }
+        let columns = &self.header.regulars;
+        let (has_all, marker) = (raw.cells == columns.len(), raw.marker.map(|marker| marker.timestamp));
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let (stats, out) = (&self.header.stats, &mut self.bytes);
+        let begin = out.len();
+        out.push(flag(marker.is_some(), HAS_TIMESTAMP) | flag(has_all, HAS_ALL_COLUMNS));
+        let clustering = match raw.clustering {
+            [] => Clustering::empty(),
+            clustering => Clustering(packed.part(clustering)),
+        };
+        write_clustering(&self.header.clustering, &clustering, out);
+        let body = out.len();
+        let (mut min_timestamp, mut max_timestamp) = (i64::MAX, i64::MIN);
+        let mut see = |timestamp: i64| {
+            (min_timestamp, max_timestamp) = (min_timestamp.min(timestamp), max_timestamp.max(timestamp));
+        };
+        if let Some(timestamp) = marker {
+            see(timestamp);
+            stats.write_timestamp(timestamp, out);
+        }
+        let place = |column: u16| usize::from(self.header.regular_places[usize::from(column)]);
+        if !has_all {
+            if columns.len() >= 64 {
+                return None;
+            }
+            let mut missing = (1u64 << columns.len()) - 1;
+            let mut cells = *reader;
+            for _ in 0..raw.cells {
+                missing &= !(1 << place(cells.raw_cell(base).ok()?.column));
+            }
+            vint::write_unsigned(missing, out);
+        }
+        for _ in 0..raw.cells {
+            let cell = reader.raw_cell(base).ok()?;
+            if cell.ttl_s != 0 {
+                return None;
+            }
+            let value = cell.value?;
+            let has_row_timestamp = marker == Some(cell.timestamp);
+            out.push(flag(value.is_empty(), CELL_EMPTY) | flag(has_row_timestamp, CELL_ROW_TIMESTAMP));
+            if !has_row_timestamp {
+                see(cell.timestamp);
+                stats.write_timestamp(cell.timestamp, out);
+            }
+            if !value.is_empty() {
+                write_value(columns[place(cell.column)].fixed_len, value, out);
+            }
+        }
+        let (end, cells) = (out.len(), raw.cells as u64);
+        if (end - begin) as u64 + HEAD_BYTES_MAX > self.row_bytes_max {
+            return None;
+        }
+        self.rows.push(PlainRow { clustering, body, end, cells, min_timestamp, max_timestamp });
+        Some(())
     }
 
     fn read_row(&mut self, from: &Header, reader: &mut Reader<'_>) -> Result<bool, Parse> {

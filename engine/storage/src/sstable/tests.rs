@@ -226,6 +226,16 @@ fn any_row() -> impl Strategy<Value = Row> {
     })
 }
 
+fn is_plain_row(row: &Row) -> bool {
+    row.deletion.is_none()
+        && row.marker.is_none_or(|marker| marker.ttl_s == 0)
+        && row.cells.iter().all(|(_, cell)| cell.value.is_some() && cell.ttl_s == 0)
+}
+
+fn has_rows_alone(partition: &Partition) -> bool {
+    partition.deletion.is_none() && partition.static_row.is_none() && partition.range_tombstones.is_empty()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -319,9 +329,7 @@ proptest! {
                     plain.clear();
                     if sequential.take_plain(rows_max, &mut plain) {
                         copied += plain.len();
-                        writer.begin(token, &key, None, None).await.unwrap();
-                        writer.plain(&plain).await.unwrap();
-                        writer.end().await.unwrap();
+                        writer.add_plain(token, &key, &plain).await.unwrap();
                         continue;
                     }
                     let mut begun = false;
@@ -340,19 +348,37 @@ proptest! {
                 }
                 writer.finish().await.unwrap();
             }
-            for component in ["Data.db", "Index.db", "Statistics.db", "Digest.crc32", "Filter.db", "Summary.db"] {
+            let components = ["Data.db", "Index.db", "Statistics.db", "Digest.crc32", "Filter.db", "Summary.db"];
+            for component in components {
                 let read = |n| std::fs::read(Descriptor::own(&path, n).path(component)).unwrap();
                 prop_assert_eq!(read(2), read(3), "{}", component);
             }
+            // The same of rows as memtables keep them.
+            let writer = Writer::create(&path, 4, def.clone(), stats(from_us), all.len() as u64).await.unwrap();
+            let mut writer = writer.column_index_bytes(500);
+            let mut plain = PlainRows::new(&def, stats(from_us), row_bytes_max);
+            all.sort_by_key(|partition| Token::of_key(&partition.key));
+            for partition in &all {
+                let (token, mut packed) = (Token::of_key(&partition.key), Vec::new());
+                partition.encode(&mut packed);
+                plain.clear();
+                let is_plain = plain.encode(&packed.into());
+                let of_plain_rows = has_rows_alone(partition) && partition.rows.iter().all(is_plain_row);
+                // Larger ones than wanted are not taken.
+                prop_assert!(is_plain == of_plain_rows || !is_plain && row_bytes_max < u64::MAX);
+                match is_plain {
+                    true => writer.add_plain(token, &partition.key, &plain).await.unwrap(),
+                    false => writer.add(token, partition).await.unwrap(),
+                }
+            }
+            writer.finish().await.unwrap();
+            for component in components {
+                let read = |n| std::fs::read(Descriptor::own(&path, n).path(component)).unwrap();
+                prop_assert_eq!(read(1), read(4), "{}", component);
+            }
             // Of partitions that begin with plain rows, those were copied.
-            let first_is_plain = |partition: &&Partition| {
-                let plain = |row: &Row| {
-                    row.deletion.is_none()
-                        && row.marker.is_none_or(|marker| marker.ttl_s == 0)
-                        && row.cells.iter().all(|(_, cell)| cell.value.is_some() && cell.ttl_s == 0)
-                };
-                partition.deletion.is_none() && partition.static_row.is_none() && partition.range_tombstones.is_empty() && partition.rows.first().is_some_and(plain)
-            };
+            let first_is_plain =
+                |partition: &&Partition| has_rows_alone(partition) && partition.rows.first().is_some_and(is_plain_row);
             let least = if row_bytes_max == u64::MAX { all.iter().filter(first_is_plain).count() } else { 0 };
             prop_assert!(copied >= least, "{} of {}", copied, least);
             Ok(())

@@ -145,7 +145,7 @@ impl EncodingStats {
     }
 }
 
-fn write_value(fixed_len: Option<usize>, value: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_value(fixed_len: Option<usize>, value: &[u8], out: &mut Vec<u8>) {
     match fixed_len {
         Some(len) => debug_assert_eq!(value.len(), len, "checked when the mutation was applied"),
         None => vint::write_unsigned(value.len() as u64, out),

@@ -124,6 +124,13 @@ impl Writer {
         self.end().await
     }
 
+    /// As [`Writer::add`], of a partition of plain rows alone.
+    pub async fn add_plain(&mut self, token: Token, key: &[u8], rows: &PlainRows) -> Result<(), Error> {
+        self.begin(token, key, None, None).await?;
+        self.plain(rows).await?;
+        self.end().await
+    }
+
     /// Begins a partition behind the last one.
     pub async fn begin(
         &mut self,
