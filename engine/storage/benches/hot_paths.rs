@@ -149,8 +149,8 @@ async fn count(what: String, times: u64, folder: String) -> Result<(), storage::
     let is_wide = what == "pieces-read";
     let def = Arc::new(if is_wide { wide_table() } else { table() });
     let counted_rows = match what.as_str() {
-        "pieces-read" => COUNTED_ROWS / 20,
         "compaction" => COMPACTED_ROWS,
+        _ if is_wide => COUNTED_ROWS / 20,
         _ => COUNTED_ROWS,
     };
     let mut config = Config::new(format!("{folder}/data"), format!("{folder}/commitlog"));

@@ -243,7 +243,6 @@ impl Storage {
             for (token, (key, shared)) in batch {
                 let mut partition = match shared {
                     Shared::Packed(packed) => {
-                        plain.clear();
                         if plain.encode(&packed) {
                             written = true;
                             writer.add_plain(token, &key, &plain).await?;

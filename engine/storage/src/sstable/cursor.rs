@@ -134,6 +134,7 @@ pub(crate) struct PartitionCursor {
     start: u64,
     promoted: Option<Rc<Promoted>>,
     begun: bool,
+    /// The partition has a deletion, which may shadow rows of every part.
     is_deleted: bool,
     open: Option<(Bound, DeletionTime)>,
     /// The first slice that may have more rows.

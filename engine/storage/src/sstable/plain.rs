@@ -89,15 +89,11 @@ impl PlainRows {
         is_plain
     }
 
-    /// Takes in the rows of a partition, as memtables keep it. False, with nothing read, where not all of it is plain rows.
+    /// Holds the rows of a partition, as memtables keep it, and no others from now on. False where not all of it is plain
+    /// rows: what is held is of no use then.
     pub fn encode(&mut self, packed: &Bytes) -> bool {
-        let (begin, rows) = (self.bytes.len(), self.rows.len());
-        let is_plain = self.encode_rows(packed).is_some();
-        if !is_plain {
-            self.bytes.truncate(begin);
-            self.rows.truncate(rows);
-        }
-        is_plain
+        self.clear();
+        self.encode_rows(packed).is_some()
     }
 
     fn encode_rows(&mut self, packed: &Bytes) -> Option<()> {

@@ -212,6 +212,10 @@ impl Writer {
 
     /// As [`Writer::part`], of rows that are in no range tombstone and have no decoded form.
     pub async fn plain(&mut self, rows: &PlainRows) -> Result<(), Error> {
+        // No rows say nothing of whether a range tombstone goes on.
+        if rows.is_empty() {
+            return Ok(());
+        }
         self.close(None)?;
         for (row, head, body) in rows.iter() {
             let Some(partition) = &self.partition else { return Ok(()) };
