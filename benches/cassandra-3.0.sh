@@ -7,6 +7,9 @@
 #   benches/cassandra-3.0.sh collections [S]    one node, 10,000 writes/s for S seconds [480]: how fast collections copy,
 #                                               what is allocated beside compactions, what marking frees,
 #                                               memtables, CPU by thread
+#   benches/cassandra-3.0.sh snitch             three nodes of half a processor each (control groups of the first version,
+#                                               as root), reads with and without the dynamic snitch: what it makes of
+#                                               throughput and latencies, and how evenly nodes are busy
 #
 # Environment: LOADER (the `orrery` that drives; target/release/orrery), WORK (where all of it goes; target/peers/
 # cassandra-3.0.9), OPERATIONS (300000), JAVA (what runs the servers; java, of 11 to 17: up to 13 its log tells what
@@ -75,7 +78,7 @@ P
     cd - >/dev/null
 }
 
-up() { # NODE ADDRESS HEAP
+up() { # NODE ADDRESS HEAP [FURTHER LINE OF CASSANDRA.YAML]
     local node=$work/$1 address=$2 heap=$3 open=() module package
     rm -rf "$node"
     mkdir -p "$node/conf" "$node/data" "$node/logs"
@@ -109,6 +112,7 @@ concurrent_compactors: 2
 memtable_allocation_type: offheap_buffers
 trickle_fsync: true
 auto_snapshot: false
+${4:-}
 Y
     cat > "$node/conf/logback.xml" <<L
 <configuration><appender name="F" class="ch.qos.logback.core.FileAppender"><file>$node/logs/system.log</file>
@@ -153,6 +157,33 @@ operations)
             "read n=$operations cl=QUORUM -pop dist=gaussian($first..$((first + operations - 1)),$((first + operations / 2)),5000) -rate threads=64"; do
             "$here/collections.py" operations "$operations" "$work"/r1 "$work"/r2 "$work"/r3 -- \
                 "$loader" bench --node $all "$what -mode native cql3"
+        done
+    done ;;
+snitch)
+    prepare
+    all=127.0.0.1,127.0.0.2,127.0.0.3
+    group=/sys/fs/cgroup/cpu/orrery-snitch
+    for round in 1 2; do
+        for snitch in true false; do
+            for i in 1 2 3; do up "r$i" "127.0.0.$i" 1500M "dynamic_snitch: $snitch"; done
+            drive $all "write n=100000 cl=ALL -schema replication(factor=3) -pop seq=1..100000 -rate threads=64" >&2
+            # Just-in-time compilation.
+            drive $all "read n=$operations cl=QUORUM -pop dist=uniform(1..100000) -rate threads=64" >&2
+            for i in 1 2 3; do
+                mkdir -p "$group$i"
+                echo 5000 > "$group$i/cpu.cfs_period_us"
+                echo 2250 > "$group$i/cpu.cfs_quota_us"
+                cat "$work/r$i/pid" > "$group$i/cgroup.procs"
+            done
+            echo "dynamic_snitch: $snitch"
+            for threads in 60 300; do
+                "$here/busy.py" 55 "${started[@]}" &
+                drive $all "read duration=60s cl=QUORUM -pop dist=uniform(1..100000) -rate threads=$threads"
+            done
+            for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+            started=()
+            sleep 2
+            rmdir "$group"1 "$group"2 "$group"3
         done
     done ;;
 collections)

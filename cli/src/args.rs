@@ -109,7 +109,8 @@ pub struct Sensitivity {
 /// A smaller or larger experiment than the scenario's own.
 #[derive(Debug, Args)]
 pub struct Rescale {
-    /// Simulated bytes over real ones, such as 1/2000, instead of the scenario's own scale.
+    /// Simulated bytes over real ones, such as 1/2000, instead of the scenario's own scale. Less than a scenario's `least`
+    /// is raised to that.
     #[arg(long, value_name = "RATIO", value_parser = Quantity::<Ratio>::parse)]
     scale: Option<Quantity<Ratio>>,
     /// What a timed phase measures at least, in virtual time, such as 300ms, instead of the scenario's own window.
@@ -124,10 +125,7 @@ impl Rescale {
     }
 
     pub fn apply(&self, scale: &mut Scale) {
-        let data = self.scale.unwrap_or(scale.data);
-        // A time of its own keeps its proportion to the data.
-        scale.time = scale.time.map(|time| Quantity::new(time.f64() * data.f64() / scale.data.f64()));
-        scale.data = data;
+        *scale = self.scale.map_or(*scale, |data| scale.with_data(data));
         scale.window = self.window.unwrap_or(scale.window);
     }
 }

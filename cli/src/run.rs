@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use hwprofiles::Profiles;
+use hwprofiles::quantity::{Quantity, Ratio};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use scenarios::{Experiment, RunRecord, Scale, Timing, load};
 
@@ -27,7 +28,17 @@ pub fn profiles(folder: &args::ProfileFolder) -> Result<Profiles, Failure> {
 
 pub fn read(name: &str, profiles: &Profiles, rescale: impl FnOnce(&mut Scale)) -> Result<Experiment, Failure> {
     let experiment = load::find(name).and_then(|document| load::read_at(&document, profiles, rescale));
-    experiment.map_err(|error| Failure { code: Code::Invalid, report: error })
+    let experiment = experiment.map_err(|error| Failure { code: Code::Invalid, report: error })?;
+    if let Some(asked) = experiment.raised_from {
+        let one_in = |ratio: Quantity<Ratio>| (1.0 / ratio.f64()).round();
+        tracing::warn!(
+            "{name} is simulated at 1/{}, not at 1/{}: with less, its results are not those of full size. Its file says why, \
+             at `least`; a copy of it without that line can be made smaller",
+            one_in(experiment.scenario.scale.data),
+            one_in(asked),
+        );
+    }
+    Ok(experiment)
 }
 
 pub fn check(args: &args::Check) -> Result<(), Failure> {

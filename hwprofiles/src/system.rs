@@ -46,6 +46,8 @@ pub struct System<C = CostTable> {
     /// Reads look into every place that may have a part of a partition, whatever newer parts hide.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_every_place: bool,
+    /// Part of the reads that ask all replicas of the data centre, more than their consistency needs; absent: none.
+    pub read_repair_chance: Option<Figure<Ratio>>,
     /// Flushes have the shares that dirty memory calls for, whatever compactions have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub flush_follows_dirty: bool,
@@ -64,8 +66,8 @@ impl System<CostFile> {
     pub(crate) fn with_costs(self, costs: CostTable) -> System {
         let Self { name, about, software, version, threading, memory, io, page_cache, commitlog, .. } = self;
         let Self { throttles, coalescing_window, pauses, shares, task_quota, task_turn, busy_poll, turn, .. } = self;
-        let Self { one_queue, reads_every_place, flush_follows_dirty, backlog_counts_all, shard_aware, start, .. } =
-            self;
+        let Self { one_queue, reads_every_place, read_repair_chance, .. } = self;
+        let Self { flush_follows_dirty, backlog_counts_all, shard_aware, start, .. } = self;
         System {
             name,
             about,
@@ -86,6 +88,7 @@ impl System<CostFile> {
             busy_poll,
             turn,
             reads_every_place,
+            read_repair_chance,
             flush_follows_dirty,
             backlog_counts_all,
             shard_aware,

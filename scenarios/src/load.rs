@@ -7,6 +7,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use hwprofiles::document::{Document, DocumentError};
+use hwprofiles::quantity::{Quantity, Ratio};
 use hwprofiles::{Disk, Family, Figure, Instance, Profiles, Standing, System, UnknownProfile, nearest};
 
 use crate::generate::Keys;
@@ -26,6 +27,8 @@ pub struct Experiment {
     pub scenario: Scenario,
     pub document: Document,
     pub runs: Vec<Run>,
+    /// What its data were to be scaled by, where that was less than the scenario's least scale.
+    pub raised_from: Option<Quantity<Ratio>>,
 }
 
 /// Names of the scenarios that the binary carries.
@@ -63,9 +66,12 @@ pub fn read(document: &Document, profiles: &Profiles) -> Result<Experiment> {
 pub fn read_at(document: &Document, profiles: &Profiles, rescale: impl FnOnce(&mut Scale)) -> Result<Experiment> {
     let mut scenario: Scenario = document.parse()?;
     rescale(&mut scenario.scale);
+    let asked = scenario.scale;
+    scenario.scale = asked.raised();
     let reader = Reader { document, scenario: &scenario, profiles };
     let runs = reader.runs()?;
-    Ok(Experiment { scenario, document: document.clone(), runs })
+    let raised_from = (scenario.scale != asked).then_some(asked.data);
+    Ok(Experiment { scenario, document: document.clone(), runs, raised_from })
 }
 
 struct Reader<'a> {
@@ -264,8 +270,8 @@ impl<'a> Reader<'a> {
                 Some(format!("lower it to {nodes}, or raise `cluster.nodes` to {rf}")),
             );
         }
-        let Scale { data, time, .. } = scenario.scale;
-        for (name, ratio) in [("data", Some(data)), ("time", time)] {
+        let Scale { data, time, least, .. } = scenario.scale;
+        for (name, ratio) in [("data", Some(data)), ("time", time), ("least", least)] {
             if ratio.is_some_and(|ratio| ratio.f64() <= 0.0 || ratio.f64() > 1.0) {
                 let help = Some("write `1/1000`".into());
                 return self.fail(&["scale", name], "a scale lies above 0 and at most at 1", "outside", help);
@@ -643,6 +649,19 @@ mod tests {
     }
 
     #[test]
+    fn a_scale_below_the_scenarios_least_is_raised() {
+        let at = |name: &str, data: &str| {
+            let ratio = Quantity::parse(data).unwrap();
+            let rescale = |scale: &mut Scale| *scale = scale.with_data(ratio);
+            let experiment = read_at(&find(name).unwrap(), &Profiles::embedded(), rescale).unwrap();
+            (experiment.runs[0].scale.data.f64(), experiment.raised_from)
+        };
+        assert_eq!(at("lowend/writes-scylla", "1/400"), (1.0 / 400.0, None));
+        assert_eq!(at("lowend/writes-scylla", "1/2000"), (1.0 / 500.0, Some(Quantity::parse("1/2000").unwrap())));
+        assert_eq!(at("lowend/read-small", "1/2000"), (1.0 / 2000.0, None));
+    }
+
+    #[test]
     fn read_small_comes_out_scaled_and_per_loader() {
         let runs = experiment("lowend/read-small").runs;
         assert_eq!(
@@ -701,7 +720,8 @@ mod tests {
         let part = |data: &str| {
             let data = hwprofiles::quantity::Quantity::parse(data).unwrap();
             let document = find("memcached-i4i/memory").unwrap();
-            let experiment = read_at(&document, &Profiles::embedded(), |scale| scale.data = data).unwrap();
+            let experiment =
+                read_at(&document, &Profiles::embedded(), |scale| (scale.data, scale.least) = (data, None)).unwrap();
             experiment.runs[0].burst_part()
         };
         // Half an hour, or the floors of its warm-up and of what is measured.

@@ -21,6 +21,10 @@
 //! 1/2000 on servers with 15 GiB, its flushes are as large as the clients' bursts, and writes are not those of full size.
 //! `orrery check` tells where that is, and where a floor of rule 1 makes a phase write more; so does a run whose scale was
 //! chosen for it.
+//!
+//! What takes as long at any scale, such as a disk's queue filling up, is not seen where a scaled flush or compaction is over
+//! before it. How small is too small depends on the phase and was tried: `least` of a scenario says, with its reason beside
+//! it, and a smaller scale is raised to it.
 
 use hwprofiles::quantity::{Duration, Quantity, Ratio};
 use serde::{Deserialize, Serialize};
@@ -51,6 +55,11 @@ pub struct Scale {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub time: Option<Quantity<Ratio>>,
+    /// Smallest `data` at which the scenario's results are still those of larger ones, as was seen: less is raised to it.
+    /// Any if absent.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub least: Option<Quantity<Ratio>>,
 }
 
 fn default_warmup() -> Duration {
@@ -91,7 +100,22 @@ impl Scale {
         window: Quantity::new(WINDOW_MIN_NS as f64),
         warmup: Quantity::new(WARMUP_MIN_NS as f64),
         time: None,
+        least: None,
     };
+
+    /// With other `data`. A `time` of its own keeps its proportion to them.
+    pub fn with_data(self, data: Quantity<Ratio>) -> Scale {
+        let time = self.time.map(|time| Quantity::new(time.f64() * data.f64() / self.data.f64()));
+        Scale { data, time, ..self }
+    }
+
+    /// At `least` as large: what is too small to tell anything of full size is not simulated.
+    pub fn raised(self) -> Scale {
+        match self.least {
+            Some(least) if self.data.f64() > 0.0 && self.data.f64() < least.f64() => self.with_data(least),
+            _ => self,
+        }
+    }
 
     /// A capacity or a number of partitions, rounded down, at least 1 unless it was 0.
     pub fn amount(&self, full: u64) -> u64 {
@@ -194,6 +218,16 @@ mod tests {
         assert_eq!(thousandth().amount(810_774_192), 3 * 270_258);
         assert_eq!((thousandth().amount(5), thousandth().amount(0)), (1, 0));
         assert_eq!(Scale::FULL.amount(7), 7);
+    }
+
+    #[test]
+    fn a_scale_is_raised_to_the_least_that_its_scenario_names() {
+        let ratio = |text: &str| Some(Quantity::parse(text).unwrap());
+        let scale = Scale { time: ratio("1/3000"), ..thousandth() };
+        assert_eq!(scale.raised(), scale);
+        assert_eq!(Scale { least: ratio("1/1000"), ..scale }.raised().data.f64(), 1e-3);
+        let raised = Scale { least: ratio("1/500"), ..scale }.raised();
+        assert_eq!((raised.data.f64(), raised.time.unwrap().f64()), (1.0 / 500.0, 1.0 / 1500.0));
     }
 
     #[test]

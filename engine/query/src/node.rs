@@ -9,7 +9,10 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Messenger, NodeConfig, NodeIndex, NodeState, ReplicaSet, ReplicationMap, Topology, TopologyError};
+use cluster::{
+    Messenger, NodeConfig, NodeIndex, NodeState, ReplicaSet, ReplicationMap, Snitch, SnitchConfig, Topology,
+    TopologyError,
+};
 use cql::response::Event;
 use reactor::Group;
 use reactor::sync::Semaphore;
@@ -71,6 +74,8 @@ pub struct Config {
     /// First bits of the token that do not choose the shard: each shard owns two to the power of this slices of the
     /// ring, so that any range of some size touches all of them.
     pub ignore_msb: u8,
+    /// Part of the reads that ask all replicas of the data centre, of tables that have no `dclocal_read_repair_chance`.
+    pub read_repair_chance: f64,
 }
 
 /// Who wants to hear of changes of the schema and of nodes: one per connection that registered for events.
@@ -90,6 +95,8 @@ pub struct Node {
     rings_before: RefCell<Vec<Weak<()>>>,
     pub storage: Rc<Storage>,
     pub(crate) messenger: RefCell<Option<Rc<Messenger>>>,
+    /// With `dynamic_snitch`.
+    pub(crate) snitch: Option<Rc<RefCell<Snitch>>>,
     schema: RefCell<Arc<Schema>>,
     replication: RefCell<BTreeMap<String, Rc<ReplicationMap>>>,
     pub(crate) system: SystemTables,
@@ -143,6 +150,15 @@ impl Node {
     ) -> Result<Rc<Self>, SettingError> {
         let (shard, shards) = reactor::shard_index();
         let settings = Settings::new(&config.settings)?;
+        let snitch = settings.flag("dynamic_snitch").then(|| {
+            let ns = |name: &str| (settings.number(name).max(0.0) * 1e6) as u64;
+            let config = SnitchConfig {
+                update_every_ns: ns("dynamic_snitch_update_interval_in_ms"),
+                reset_every_ns: ns("dynamic_snitch_reset_interval_in_ms"),
+                badness_threshold: settings.number("dynamic_snitch_badness_threshold"),
+            };
+            Rc::new(RefCell::new(Snitch::new(config, reactor::now())))
+        });
         let tokens: Vec<_> = topology.nodes().iter().map(|node| Rc::new(system::Tokens::of(node))).collect();
         let node = Rc::new(Self {
             prepared: RefCell::new(PreparedCache::new(config.prepared_max)),
@@ -162,6 +178,7 @@ impl Node {
             rings_before: RefCell::default(),
             storage,
             messenger: RefCell::new(None),
+            snitch,
             schema: RefCell::new(Arc::new(Schema::default())),
             replication: RefCell::new(BTreeMap::new()),
             system: SystemTables::new(),

@@ -74,6 +74,7 @@ pub async fn run_shard(config: Arc<NodeConfig>, ready: impl FnOnce()) -> Result<
             prepared_max: 10_000,
             settings: config.settings(),
             ignore_msb: config.ignore_msb,
+            read_repair_chance: config.read_repair_chance,
         },
         starting,
         topology.clone(),

@@ -59,6 +59,8 @@ pub struct NodeConfig {
     pub backlog_counts_all: bool,
     pub backlog_every: Duration,
     pub timeouts: Timeouts,
+    /// Part of the reads that ask all replicas of the data centre, of tables that have no `dclocal_read_repair_chance`.
+    pub read_repair_chance: f64,
     /// How long messages to a node may wait for others to leave with. `None`: they do not.
     pub coalescing_window: Option<Duration>,
     /// Requests that one connection may have in flight before no more are read from it.
@@ -107,6 +109,7 @@ impl NodeConfig {
             backlog_counts_all: false,
             backlog_every: Duration::from_millis(250),
             timeouts: Timeouts::default(),
+            read_repair_chance: 0.0,
             coalescing_window: None,
             requests_per_connection_max: 1024,
             client_bytes: 256 << 20,

@@ -43,7 +43,7 @@ pub struct TableOptions {
     pub cdc: std::collections::BTreeMap<String, String>,
     /// The regular column that says when its row expires: ScyllaDB's per-row TTL.
     pub row_ttl: Option<String>,
-    /// Options that are kept and shown but have no effect yet, by name.
+    /// Options that are kept as they are written, by name; most have no effect yet.
     pub other: std::collections::BTreeMap<String, String>,
 }
 

@@ -4,7 +4,8 @@
 //! as soon as the replicas that have not failed cannot meet it any more, or when its time runs out.
 
 use super::{Requirement, Unavailable};
-use crate::topology::{NodeIndex, ReplicaSet};
+use crate::snitch::Snitch;
+use crate::topology::{DcIndex, MAX_REPLICAS, NodeIndex, ReplicaSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -137,19 +138,20 @@ pub struct ReadDecision {
     tally: Tally,
     asked: u16,
     data_present: bool,
-    /// The place in ring order of the replica that goes before others as near.
-    turn: usize,
+    /// Positions in the replicas, nearest first.
+    order: [u8; MAX_REPLICAS],
 }
 
 impl ReadDecision {
-    /// Chooses whom to ask: this node before its data centre before the others. Of those as near, in ring order, `turn`
-    /// says with whom it begins: with a number from the token all are asked as often, and for the same partition the
-    /// same, which then have it in their caches.
+    /// Chooses whom to ask: this node before its data centre before the others, unless the snitch knows better. Of those as
+    /// near, in ring order, `turn` says with whom it begins: with a number from the token all are asked as often, and for
+    /// the same partition the same, which then have it in their caches.
     pub fn begin(
         requirement: Requirement,
         replicas: ReplicaSet,
-        local: (NodeIndex, crate::topology::DcIndex),
+        local: (NodeIndex, DcIndex),
         turn: u64,
+        snitch: Option<&Snitch>,
         is_alive: impl FnMut(NodeIndex) -> bool,
     ) -> Result<Self, Unavailable> {
         let alive = mask_of(&replicas, is_alive);
@@ -157,12 +159,11 @@ impl ReadDecision {
         // What cannot count towards the level is not worth asking.
         let useful = mask_of_dcs(&requirement, &replicas) & alive;
         let tally = Tally { requirement, replicas, received: 0, failed: 0, possible: useful, timed_out: false };
-        let turn = (turn % replicas.len().max(1) as u64) as usize;
-        let mut decision = Self { tally, asked: 0, data_present: false, turn };
+        let order = nearest_first(&replicas, local, turn, snitch);
+        let mut decision = Self { tally, asked: 0, data_present: false, order };
         while !requirement.satisfied_by(&replicas, decision.asked) {
             let before = requirement.counted(&replicas, decision.asked);
-            let Some(bit) =
-                decision.nearest(local, |bit| requirement.counted(&replicas, decision.asked | bit) > before)
+            let Some(bit) = decision.nearest(|bit| requirement.counted(&replicas, decision.asked | bit) > before)
             else {
                 break;
             };
@@ -171,18 +172,17 @@ impl ReadDecision {
         Ok(decision)
     }
 
-    fn nearest(&self, local: (NodeIndex, crate::topology::DcIndex), fits: impl Fn(u16) -> bool) -> Option<u16> {
+    fn nearest(&self, fits: impl Fn(u16) -> bool) -> Option<u16> {
         let Tally { replicas, possible, .. } = &self.tally;
-        replicas
-            .iter()
-            .enumerate()
-            .map(|(at, replica)| (1u16 << at, replica))
-            .filter(|(bit, _)| possible & !self.asked & bit != 0 && fits(*bit))
-            .min_by_key(|(bit, (node, dc))| {
-                let place = (bit.trailing_zeros() as usize + replicas.len() - self.turn) % replicas.len();
-                (*node != local.0, *dc != local.1, place)
-            })
-            .map(|(bit, _)| bit)
+        let bits = self.order[..replicas.len()].iter().map(|at| 1u16 << at);
+        bits.filter(|bit| possible & !self.asked & bit != 0).find(|bit| fits(*bit))
+    }
+
+    /// All that are alive in a data centre are asked, more than the requirement needs: `dclocal_read_repair_chance`.
+    pub fn ask_all_of(&mut self, dc: DcIndex) {
+        let Tally { replicas, possible, .. } = &self.tally;
+        let there = replicas.dcs().iter().enumerate().filter(|(_, of)| **of == dc).map(|(at, _)| 1 << at);
+        self.asked |= possible & there.sum::<u16>();
     }
 
     /// Replicas to ask at the start.
@@ -192,8 +192,8 @@ impl ReadDecision {
     }
 
     /// One more replica to ask, after a failure or because an answer is slow. It counts as asked from now on.
-    pub fn next_spare(&mut self, local: (NodeIndex, crate::topology::DcIndex)) -> Option<NodeIndex> {
-        let bit = self.nearest(local, |_| true)?;
+    pub fn next_spare(&mut self) -> Option<NodeIndex> {
+        let bit = self.nearest(|_| true)?;
         self.asked |= bit;
         Some(self.tally.replicas.nodes()[bit.trailing_zeros() as usize])
     }
@@ -226,6 +226,24 @@ impl ReadDecision {
         let Tally { requirement, replicas, received, possible, .. } = &self.tally;
         self.outcome() == Outcome::Pending && !requirement.satisfied_by(replicas, *received | possible & self.asked)
     }
+}
+
+/// Positions in `replicas`.
+fn nearest_first(
+    replicas: &ReplicaSet,
+    local: (NodeIndex, DcIndex),
+    turn: u64,
+    snitch: Option<&Snitch>,
+) -> [u8; MAX_REPLICAS] {
+    let (len, nodes, dcs) = (replicas.len(), replicas.nodes(), replicas.dcs());
+    let mut order = std::array::from_fn(|at| at as u8);
+    let turn = (turn % len.max(1) as u64) as usize;
+    let place = |at: usize| (nodes[at] != local.0, dcs[at] != local.1, (at + len - turn) % len);
+    order[..len].sort_unstable_by_key(|at| place(usize::from(*at)));
+    if let Some(snitch) = snitch {
+        snitch.sort(&mut order[..len], |at| nodes[usize::from(at)]);
+    }
+    order
 }
 
 fn mask_of_dcs(requirement: &Requirement, replicas: &ReplicaSet) -> u16 {

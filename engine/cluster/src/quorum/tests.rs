@@ -168,7 +168,7 @@ fn replicas_that_are_as_near_are_read_as_often() {
     for me in 0..3 {
         for turn in 0..3 {
             let local = (NodeIndex(me), topology.local().dc);
-            let decision = ReadDecision::begin(requirement, all(&topology), local, turn, |_| true).unwrap();
+            let decision = ReadDecision::begin(requirement, all(&topology), local, turn, None, |_| true).unwrap();
             assert!(decision.targets().any(|node| node.0 == me));
             decision.targets().for_each(|node| asked[usize::from(node.0)] += 1);
         }
@@ -188,7 +188,7 @@ fn reads_ask_the_nearest_and_then_spares() {
     }
     let begin = |level, dead: &[u16]| {
         let requirement = Requirement::new(level, &both, &topology);
-        ReadDecision::begin(requirement, set, local, 0, |node| !dead.contains(&node.0))
+        ReadDecision::begin(requirement, set, local, 0, None, |node| !dead.contains(&node.0))
     };
     let targets = |decision: &ReadDecision| decision.targets().map(|node| node.0).collect::<Vec<_>>();
 
@@ -203,9 +203,9 @@ fn reads_ask_the_nearest_and_then_spares() {
     assert!(!decision.wants_spare());
     assert_eq!(decision.on_failure(NodeIndex(2)), Outcome::Pending);
     assert!(decision.wants_spare());
-    assert_eq!(decision.next_spare(local), Some(NodeIndex(1)));
+    assert_eq!(decision.next_spare(), Some(NodeIndex(1)));
     assert!(!decision.wants_spare());
-    assert_eq!(decision.next_spare(local), None);
+    assert_eq!(decision.next_spare(), None);
     assert_eq!(decision.on_ack(NodeIndex(0), true), Outcome::Pending);
     let mut late = decision;
     assert_eq!(picture(late.on_timeout()), "timeout(1/2,1)+data");

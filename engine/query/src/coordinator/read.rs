@@ -1,11 +1,11 @@
-//! Reads: from just enough replicas, this node first; their answers are merged cell by cell.
+//! Reads: from just enough replicas, this node first or those that answer sooner; their answers are merged cell by cell.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{NodeIndex, Outcome, ReadDecision, Requirement};
+use cluster::{NodeIndex, Outcome, ReadDecision, ReplicaSet, Requirement};
 use cql::Consistency;
 use reactor::sync::Queue;
 use reactor::{Group, Work, time};
@@ -46,10 +46,10 @@ impl Node {
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
                 return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
             }
-            let local = (self.me(), self.topology().local().dc);
-            let decision =
-                ReadDecision::begin(requirement, replicas, local, token.0 as u64, |node| self.is_alive(node))
-                    .map_err(|why| unavailable(consistency, why))?;
+            let mut decision = self.begin_read(requirement, replicas, token, consistency)?;
+            if self.repairs_by_chance(table) {
+                decision.ask_all_of(self.topology().local().dc);
+            }
             self.trace(|| {
                 let targets = self.addresses(decision.targets());
                 format!("Reading {}.{} at token {} from [{targets}]", table.keyspace, table.name, token.0)
@@ -63,14 +63,17 @@ impl Node {
             let payload = Rc::new(replica::encode_read(token, table.version, &command));
             let ask = |node: &Rc<Node>, target: NodeIndex, answers: &Rc<Queue<Answer<Option<Partition>>>>| {
                 let answers = answers.clone();
+                let timing = node.timing(target);
                 if target == node.me() {
                     let (node, version, command) = (node.clone(), table.version, command.clone());
                     reactor::run_or_spawn(Group::Statement, "read-local", async move {
                         let answer = replica::read(&node, token, version, command).await;
+                        timing();
                         answers.push((target, answer));
                     });
                 } else if let Some(messenger) = node.messenger() {
                     messenger.call_with(target, verb::READ, &payload, timeout, move |answer| {
+                        timing();
                         let answer = answer.map_err(|error| error.to_string()).and_then(replica::decode_answer);
                         answers.push((target, answer));
                     });
@@ -114,10 +117,7 @@ impl Node {
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
                 return Err(QueryError::read_timeout(consistency, 0, requirement.required(), false));
             }
-            let local = (self.me(), self.topology().local().dc);
-            let turn = command.tokens.1.0 as u64;
-            let decision = ReadDecision::begin(requirement, replicas, local, turn, |node| self.is_alive(node))
-                .map_err(|why| unavailable(consistency, why))?;
+            let decision = self.begin_read(requirement, replicas, command.tokens.1, consistency)?;
             self.trace(|| {
                 let targets = self.addresses(decision.targets());
                 format!("Scanning a range of {}.{} from [{targets}]", table.keyspace, table.name)
@@ -144,6 +144,40 @@ impl Node {
             Ok(merge_scans(answers, table))
         };
         self.counts.timed(Coordinated::Scan, scan).await
+    }
+
+    fn begin_read(
+        &self,
+        requirement: Requirement,
+        replicas: ReplicaSet,
+        token: Token,
+        consistency: Consistency,
+    ) -> Result<ReadDecision, QueryError> {
+        let local = (self.me(), self.topology().local().dc);
+        let mut snitch = self.snitch.as_ref().map(|snitch| snitch.borrow_mut());
+        if let Some(snitch) = &mut snitch {
+            snitch.update(reactor::now());
+        }
+        ReadDecision::begin(requirement, replicas, local, token.0 as u64, snitch.as_deref(), |node| self.is_alive(node))
+            .map_err(|why| unavailable(consistency, why))
+    }
+
+    /// Whether this read of the table is one of those that ask more replicas than they need.
+    fn repairs_by_chance(&self, table: &TableDef) -> bool {
+        let chance = table.options.other.get("dclocal_read_repair_chance").and_then(|chance| chance.parse().ok());
+        let chance: f64 = chance.unwrap_or(self.config.read_repair_chance);
+        chance > 0.0 && (reactor::random() >> 11) as f64 / (1u64 << 53) as f64 <= chance
+    }
+
+    /// To be called when `target` has answered what it is about to be asked: the snitch learns how long it took.
+    fn timing(&self, target: NodeIndex) -> impl FnOnce() + use<> {
+        let begun = self.snitch.clone().map(|snitch| (snitch, reactor::now()));
+        move || {
+            if let Some((snitch, asked_ns)) = begun {
+                let now_ns = reactor::now();
+                snitch.borrow_mut().record(target, now_ns, now_ns - asked_ns, reactor::random());
+            }
+        }
     }
 
     /// Asks the decision's targets, and spares when some fail, until the level is met; gives every answer to `take`.
@@ -179,7 +213,7 @@ impl Node {
                         *cause = error;
                         let outcome = decision.on_failure(node);
                         if decision.wants_spare()
-                            && let Some(spare) = decision.next_spare((self.me(), self.topology().local().dc))
+                            && let Some(spare) = decision.next_spare()
                         {
                             ask(self, spare, &answers);
                         }

@@ -228,7 +228,7 @@ pub(super) fn apply_to_table(
 /// What is wrong with an option that is only kept.
 fn check_kept(name: &str, value: &PropertyValue) -> Result<(), QueryError> {
     match name {
-        "crc_check_chance" => match double(name, value)? {
+        "crc_check_chance" | "dclocal_read_repair_chance" | "read_repair_chance" => match double(name, value)? {
             chance if (0.0..=1.0).contains(&chance) => Ok(()),
             chance => Err(QueryError::config(format!(
                 "{name} must be larger than or equal to 0 and smaller than or equal to 1.0 (got {chance:?})"
