@@ -26,11 +26,10 @@ const READS: u64 = 1_000;
 
 async fn read(server: SocketAddr, table_options: &str, slow: &Cell<u64>) {
     let mut link = Link::open(server, &[]).await.unwrap();
-    let keyspace =
-        "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}".to_string();
+    let keyspace = "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}";
     let table = format!("CREATE TABLE shop.items (key bigint PRIMARY KEY, value bigint){table_options}");
-    for statement in [keyspace, table] {
-        link.query(&statement, |_| ()).await.unwrap();
+    for statement in [keyspace, &table] {
+        link.query(statement, |_| ()).await.unwrap();
     }
     let statements =
         ["INSERT INTO shop.items (key, value) VALUES (?, 1)", "SELECT value FROM shop.items WHERE key = ?"];

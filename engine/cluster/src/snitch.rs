@@ -3,9 +3,7 @@
 //! Every so often each node gets a score, the median of what its reads took lately over the greatest such median. The usual
 //! order of replicas holds as long as no place in it has a score much worse than the same place in the order of scores.
 //!
-//! Of each node's reads a hundred are kept, by chance, newer ones more likely (`ExponentiallyDecayingReservoir` there). What
-//! they leave to chance is wanted: coordinators that all knew the same would all turn to the same replica, and then all to
-//! the next.
+//! Of each node's reads a hundred are kept, by chance, newer ones more likely (`ExponentiallyDecayingReservoir` there).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

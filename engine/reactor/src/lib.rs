@@ -75,6 +75,11 @@ pub fn random() -> u64 {
     Shard::with(|shard| shard.backend().random())
 }
 
+/// Whether this is one of the cases that are to happen with `probability`: never at 0, where nothing is drawn, always at 1.
+pub fn chance(probability: f64) -> bool {
+    probability > 0.0 && (random() >> 11) as f64 / ((1u64 << 53) as f64) < probability
+}
+
 /// Says that `amount` units (usually bytes) of `work` are being done now. Counted on hardware; spends virtual CPU in
 /// simulation.
 #[inline]

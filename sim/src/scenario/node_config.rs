@@ -144,7 +144,8 @@ mod tests {
     use super::*;
 
     fn notes(scenario: &str, system: &str, data: &str) -> Vec<String> {
-        let rescale = |scale: &mut scenarios::Scale| scale.data = Quantity::parse(data).unwrap();
+        let data = Quantity::parse(data).unwrap();
+        let rescale = |scale: &mut scenarios::Scale| (scale.data, scale.least) = (data, None);
         let document = load::find(scenario).unwrap();
         let runs = load::read_at(&document, &Profiles::embedded(), rescale).unwrap().runs;
         scale_notes(runs.iter().find(|run| run.system.name == system).unwrap())
@@ -165,9 +166,9 @@ mod tests {
 
     #[test]
     fn phases_that_a_floor_lets_write_more_are_noted() {
-        let notes = |data| notes("lowend/read-during-write-scylla", "scylla-1.6.1", data);
-        assert_eq!(notes("1/400"), Vec::<String>::new());
+        let notes = |data| notes("lowend/writes-scylla", "scylla-1.6.1", data);
+        assert_eq!(notes("1/200"), Vec::<String>::new());
         let note = notes("1/5000").pop().unwrap();
-        assert!(note.contains("lasts") && note.contains("times as long as its scale says"), "{note}");
+        assert!(note.contains("write-30k lasts 2.4 times as long") && note.contains("--scale 1/2093 or"), "{note}");
     }
 }

@@ -157,7 +157,7 @@ impl ReadDecision {
         let alive = mask_of(&replicas, is_alive);
         requirement.check_alive(&replicas, alive)?;
         // What cannot count towards the level is not worth asking.
-        let useful = mask_of_dcs(&requirement, &replicas) & alive;
+        let useful = mask_of_dcs(&replicas, |dc| requirement.counts(dc)) & alive;
         let tally = Tally { requirement, replicas, received: 0, failed: 0, possible: useful, timed_out: false };
         let order = nearest_first(&replicas, local, turn, snitch);
         let mut decision = Self { tally, asked: 0, data_present: false, order };
@@ -180,9 +180,7 @@ impl ReadDecision {
 
     /// All that are alive in a data centre are asked, more than the requirement needs: `dclocal_read_repair_chance`.
     pub fn ask_all_of(&mut self, dc: DcIndex) {
-        let Tally { replicas, possible, .. } = &self.tally;
-        let there = replicas.dcs().iter().enumerate().filter(|(_, of)| **of == dc).map(|(at, _)| 1 << at);
-        self.asked |= possible & there.sum::<u16>();
+        self.asked |= self.tally.possible & mask_of_dcs(&self.tally.replicas, |of| of == dc);
     }
 
     /// Replicas to ask at the start.
@@ -246,6 +244,6 @@ fn nearest_first(
     order
 }
 
-fn mask_of_dcs(requirement: &Requirement, replicas: &ReplicaSet) -> u16 {
-    replicas.dcs().iter().enumerate().filter(|(_, dc)| requirement.counts(**dc)).fold(0, |mask, (at, _)| mask | 1 << at)
+fn mask_of_dcs(replicas: &ReplicaSet, is: impl Fn(DcIndex) -> bool) -> u16 {
+    replicas.dcs().iter().enumerate().filter(|(_, dc)| is(**dc)).fold(0, |mask, (at, _)| mask | 1 << at)
 }

@@ -165,8 +165,7 @@ impl Node {
     /// Whether this read of the table is one of those that ask more replicas than they need.
     fn repairs_by_chance(&self, table: &TableDef) -> bool {
         let chance = table.options.other.get("dclocal_read_repair_chance").and_then(|chance| chance.parse().ok());
-        let chance: f64 = chance.unwrap_or(self.config.read_repair_chance);
-        chance > 0.0 && (reactor::random() >> 11) as f64 / (1u64 << 53) as f64 <= chance
+        reactor::chance(chance.unwrap_or(self.config.read_repair_chance))
     }
 
     /// To be called when `target` has answered what it is about to be asked: the snitch learns how long it took.

@@ -80,10 +80,8 @@ impl Journal {
         self.watches_all.set(all);
     }
 
-    /// A number from 0 up to 1, on each request that may be sampled.
     fn is_sampled(&self) -> bool {
-        let probability = self.probability.get();
-        probability > 0.0 && (reactor::random() >> 11) as f64 / ((1u64 << 53) as f64) < probability
+        reactor::chance(self.probability.get())
     }
 }
 
