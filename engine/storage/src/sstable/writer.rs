@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all, join3};
 use types::{TableDef, Token, vint};
 
 use super::Descriptor;
-use super::bloom::{BloomFilter, KeyHash};
+use super::bloom::{Filling, KeyHash};
 use super::compression::Compression;
 use super::file::{Sink, write_small};
 use super::header::{EncodingStats, Header};
@@ -32,7 +32,7 @@ pub(crate) struct Writer {
     data: Sink,
     index: Sink,
     summary: Summary,
-    filter: BloomFilter,
+    filter: Filling,
     fp_chance: f64,
     collector: Collector,
     builder: Builder,
@@ -78,7 +78,7 @@ impl Writer {
             generation,
             descriptor,
             summary: Summary::default(),
-            filter: BloomFilter::new(keys.max(1), fp_chance),
+            filter: Filling::new(keys.max(1), fp_chance),
             fp_chance,
             builder: Builder::new(COLUMN_INDEX_BYTES),
             partition: None,
@@ -335,7 +335,7 @@ impl Writer {
                 ("CRC.db", crc)
             }
         };
-        let (summary, filter) = (summary.encode(), filter.encode());
+        let (summary, filter) = (summary.encode(), filter.finish().encode());
         let statistics = collector.encode(&header, fp_chance, ratio);
         let mut own = Vec::new();
         for bytes in [&summary, &filter, &statistics, &guard] {
