@@ -151,7 +151,7 @@ impl Modulus {
 
     #[inline]
     fn remainder(self, n: u64) -> u64 {
-        let quotient = (u128::from(n) * u128::from(self.reciprocal) >> 64) as u64;
+        let quotient = ((u128::from(n) * u128::from(self.reciprocal)) >> 64) as u64;
         let rest = n - quotient * self.of;
         if rest >= self.of { rest - self.of } else { rest }
     }
