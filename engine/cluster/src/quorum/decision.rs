@@ -72,8 +72,9 @@ impl Tally {
     }
 }
 
-fn mask_of(replicas: &ReplicaSet, mut is: impl FnMut(NodeIndex) -> bool) -> u16 {
-    replicas.nodes().iter().enumerate().filter(|(_, node)| is(**node)).fold(0, |mask, (at, _)| mask | 1 << at)
+/// A bit for each of the replicas' nodes, or of their data centres, that `is` is true of.
+fn mask_of<T: Copy>(replicas: &[T], mut is: impl FnMut(T) -> bool) -> u16 {
+    replicas.iter().enumerate().filter(|(_, one)| is(**one)).fold(0, |mask, (at, _)| mask | 1 << at)
 }
 
 /// A write goes to every replica that is alive; the others get hints.
@@ -89,7 +90,7 @@ impl WriteDecision {
         replicas: ReplicaSet,
         is_alive: impl FnMut(NodeIndex) -> bool,
     ) -> Result<Self, Unavailable> {
-        let alive = mask_of(&replicas, is_alive);
+        let alive = mask_of(replicas.nodes(), is_alive);
         requirement.check_alive(&replicas, alive)?;
         let tally = Tally { requirement, replicas, received: 0, failed: 0, possible: alive, timed_out: false };
         Ok(Self { tally })
@@ -154,10 +155,10 @@ impl ReadDecision {
         snitch: Option<&Snitch>,
         is_alive: impl FnMut(NodeIndex) -> bool,
     ) -> Result<Self, Unavailable> {
-        let alive = mask_of(&replicas, is_alive);
+        let alive = mask_of(replicas.nodes(), is_alive);
         requirement.check_alive(&replicas, alive)?;
         // What cannot count towards the level is not worth asking.
-        let useful = mask_of_dcs(&replicas, |dc| requirement.counts(dc)) & alive;
+        let useful = mask_of(replicas.dcs(), |dc| requirement.counts(dc)) & alive;
         let tally = Tally { requirement, replicas, received: 0, failed: 0, possible: useful, timed_out: false };
         let order = nearest_first(&replicas, local, turn, snitch);
         let mut decision = Self { tally, asked: 0, data_present: false, order };
@@ -180,7 +181,7 @@ impl ReadDecision {
 
     /// All that are alive in a data centre are asked, more than the requirement needs: `dclocal_read_repair_chance`.
     pub fn ask_all_of(&mut self, dc: DcIndex) {
-        self.asked |= self.tally.possible & mask_of_dcs(&self.tally.replicas, |of| of == dc);
+        self.asked |= self.tally.possible & mask_of(self.tally.replicas.dcs(), |of| of == dc);
     }
 
     /// Replicas to ask at the start.
@@ -242,8 +243,4 @@ fn nearest_first(
         snitch.sort(&mut order[..len], |at| nodes[usize::from(at)]);
     }
     order
-}
-
-fn mask_of_dcs(replicas: &ReplicaSet, is: impl Fn(DcIndex) -> bool) -> u16 {
-    replicas.dcs().iter().enumerate().filter(|(_, dc)| is(**dc)).fold(0, |mask, (at, _)| mask | 1 << at)
 }
