@@ -706,8 +706,8 @@ mod tests {
 
     #[test]
     fn write_10k_has_one_loader() {
-        // Half an hour, at 1/200 and at 1/33.
-        for (name, duration_ns) in [("writes-scylla", 9_000_000_000), ("writes-cassandra", 54_545_454_545)] {
+        // Half an hour, at 1/500 and at 1/50.
+        for (name, duration_ns) in [("writes-scylla", 3_600_000_000), ("writes-cassandra", 36_000_000_000)] {
             let run = &experiment(&format!("lowend/{name}")).runs[0];
             assert_eq!(run.phases[2].workloads.len(), 1);
             assert_eq!(run.phases[2].workloads[0].duration_ns, Some(duration_ns));
