@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::binary;
@@ -66,15 +67,21 @@ pub struct Site {
     folder: tempfile::TempDir,
 }
 
+impl Default for Site {
+    fn default() -> Site {
+        Site::new()
+    }
+}
+
 impl Site {
-    /// A new site. The network comes from the process id: test runners give each test a process, and a process holds
-    /// at most one site at a time per `lane`.
-    pub fn new(lane: u8) -> Site {
-        assert!(lane < 4, "four lanes a process");
-        let id = std::process::id();
+    /// A new site. Its network comes from the process id and from how many the process had before it: a runner gives each
+    /// test a process, which has four at most, or runs all of a file's in one, beside no other.
+    pub fn new() -> Site {
+        static SITES: AtomicU32 = AtomicU32::new(0);
         // 127.64.0.0/10 leaves 127.0.0.x to people. Process ids wrap at 2^22 on Linux; 2^12 of them differ here, and
         // those that meet after a wrap are not alive together.
-        let network = [64 + ((id >> 6) & 0x3f) as u8, (((id & 0x3f) << 2) as u8) | lane];
+        let site = (std::process::id() << 2).wrapping_add(SITES.fetch_add(1, Ordering::Relaxed));
+        let network = [64 + ((site >> 8) & 0x3f) as u8, site as u8];
         let folder = tempfile::Builder::new()
             .prefix("orrery-")
             .tempdir_in(fs::create_dir_all(binary::cache()).map(|()| binary::cache()).expect("target/ is writable"))
@@ -147,7 +154,7 @@ impl Server {
         if let Some(address) = foreign() {
             return Server { process: None, address, log: PathBuf::new(), log_begin: 0, _site: None };
         }
-        let site = Site::new(0);
+        let site = Site::new();
         let mut server = Server::spawn(&site.node(1, 1, settings));
         server._site = Some(site);
         server.await_ready();

@@ -62,7 +62,7 @@ async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
 
 #[tokio::test]
 async fn a_cluster_grows_from_one_node_to_three() {
-    let site = Site::new(0);
+    let site = Site::new();
     let settings = Settings::default();
     let first = site.node(1, 1, settings);
     let _server = Server::start_node(&first);
@@ -125,7 +125,7 @@ async fn a_cluster_grows_from_one_node_to_three() {
 #[tokio::test]
 async fn what_is_refused_is_said_in_a_sentence() {
     // Beside the other test's, where both are one process.
-    let site = Site::new(1);
+    let site = Site::new();
     let settings = Settings::default();
     let nodes: Vec<Node> = (1..=2).map(|n| site.node(n, 2, settings)).collect();
     let mut servers: Vec<Server> = nodes.iter().map(Server::spawn).collect();

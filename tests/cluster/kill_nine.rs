@@ -187,7 +187,7 @@ async fn twenty_kills_lose_nothing() {
         eprintln!("not run: it kills its server, and ORRERY_TEST_SERVER names another's");
         return;
     }
-    let site = Site::new(0);
+    let site = Site::new();
     // Memtables this small are flushed several times a run: recovery meets SSTables, whole and half-written, too.
     let node = site.node(1, 1, Settings { commitlog_sync: "batch", memtable_mib: 2, ..Settings::default() });
     let known = Arc::new(Mutex::new(Known::new()));

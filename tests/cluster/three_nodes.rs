@@ -27,9 +27,8 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Those of tests that one process runs side by side have a lane each.
-    fn start(lane: u8) -> Cluster {
-        let site = Site::new(lane);
+    fn start() -> Cluster {
+        let site = Site::new();
         // Two nodes are killed before either is back: what is acknowledged has to be on their disks.
         let settings = Settings { shards: 1, commitlog_sync: "batch", ..Settings::default() };
         let nodes: Vec<Node> = (1..=3).map(|n| site.node(n, 3, settings)).collect();
@@ -195,7 +194,7 @@ async fn quorum_survives_one_node() {
         eprintln!("not run: it kills servers, and ORRERY_TEST_SERVER names another's");
         return;
     }
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::start();
     let first = cluster.through(1).await;
     create(&first).await;
     agreement(&cluster).await;
@@ -249,7 +248,7 @@ async fn a_schema_change_reaches_a_node_that_was_down() {
         eprintln!("not run: it kills servers, and ORRERY_TEST_SERVER names another's");
         return;
     }
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::start();
     let first = cluster.through(1).await;
     agreement(&cluster).await;
     cluster.kill(3);

@@ -35,7 +35,7 @@ impl Tool {
 
 #[test]
 fn looks_after_a_node() {
-    let site = Site::new(0);
+    let site = Site::new();
     let server = Server::start_node(&site.node(1, 1, Settings::default()));
     let home = tempfile::tempdir().expect("a folder for cqlsh's home");
     let statements = "CREATE KEYSPACE looked WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1};
@@ -83,7 +83,7 @@ fn looks_after_a_node() {
 /// Rows of a view without one in its table come about here by a restored snapshot of the view alone.
 #[test]
 fn prunes_a_view() {
-    let site = Site::new(1);
+    let site = Site::new();
     let node = site.node(1, 1, Settings::default());
     let server = Server::start_node(&node);
     let home = tempfile::tempdir().expect("a folder for cqlsh's home");

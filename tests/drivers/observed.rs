@@ -5,7 +5,7 @@ use orrery_tests::node::{Server, Settings, Site};
 use orrery_tests::python;
 
 fn check(class: &str, settings: Settings, config: &str) {
-    let site = Site::new(0);
+    let site = Site::new();
     let mut node = site.node(1, 1, settings);
     let file = site.folder().join("orrery.yaml");
     std::fs::write(&file, config).expect("the site's folder is writable");

@@ -75,7 +75,7 @@ fn check(class: &str, site: &Site, node: &Node) {
 
 #[test]
 fn encrypted_connections() {
-    let site = Site::new(0);
+    let site = Site::new();
     let node = encrypted(&site);
     check("Encrypted", &site, &node);
 }
@@ -83,7 +83,7 @@ fn encrypted_connections() {
 /// The encrypted port beside the plain one; clients are who their certificates say.
 #[test]
 fn certified_clients() {
-    let site = Site::new(1);
+    let site = Site::new();
     let mut node = encrypted(&site);
     let truststore = site.folder().join("ca.pem").to_string_lossy().into_owned();
     write(
