@@ -124,7 +124,6 @@ async fn a_cluster_grows_from_one_node_to_three() {
 
 #[tokio::test]
 async fn what_is_refused_is_said_in_a_sentence() {
-    // Beside the other test's, where both are one process.
     let site = Site::new();
     let settings = Settings::default();
     let nodes: Vec<Node> = (1..=2).map(|n| site.node(n, 2, settings)).collect();
