@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::Future;
 
 use cql::Consistency;
 use cql::request::Parameters;
@@ -166,15 +165,12 @@ impl Counts {
         Coordinated::ALL.map(|what| self.latencies[what as usize].borrow().clone())
     }
 
-    /// Counts how long `work` takes.
-    pub(crate) async fn timed<T>(&self, what: Coordinated, work: impl Future<Output = T>) -> T {
-        let begun_ns = reactor::now();
-        let result = work.await;
+    /// Counts what began at `begun_ns` and has ended.
+    pub(crate) fn took(&self, what: Coordinated, begun_ns: u64) {
         let took_us = (reactor::now() - begun_ns) / 1000;
         let mut latency = self.latencies[what as usize].borrow_mut();
         latency.classes.add(took_us);
         latency.sum_us = latency.sum_us.saturating_add(took_us);
-        result
     }
 }
 

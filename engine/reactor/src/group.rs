@@ -76,6 +76,8 @@ pub(crate) struct Groups {
     one_queue: bool,
     /// Bit i: group i has runnable tasks.
     runnable: Cell<u32>,
+    /// Tasks of each group that wait for the CPU, whatever queue they are in.
+    waiting: [Cell<u32>; Group::COUNT],
     /// Virtual time of the group picked last: where a group that wakes up from idleness starts.
     floor_ns: Cell<u64>,
     /// Not 0: what becomes runnable is held back under this ticket.
@@ -98,6 +100,7 @@ impl Groups {
                 before_late_ns: Cell::new(0),
             }),
             runnable: Cell::new(0),
+            waiting: Default::default(),
             floor_ns: Cell::new(0),
             holding: Cell::new(0),
             held: RefCell::new(Vec::new()),
@@ -122,7 +125,7 @@ impl Groups {
     #[inline]
     pub(crate) fn push(&self, task: Queued) {
         if let Some(task) = self.held_back(task) {
-            self.wake(&task).queue.borrow_mut().push_back(task);
+            self.enter(&task).queue.borrow_mut().push_back(task);
         }
     }
 
@@ -131,7 +134,7 @@ impl Groups {
         if !gave_way && !self.one_queue {
             self.push(task);
         } else if let Some(task) = self.held_back(task) {
-            self.wake(&task).late.borrow_mut().push_back(task);
+            self.enter(&task).late.borrow_mut().push_back(task);
         }
     }
 
@@ -164,9 +167,11 @@ impl Groups {
         if self.one_queue { 0 } else { group as usize }
     }
 
-    /// The one whose queue is the task's, which is runnable from now on.
+    /// The one whose queue is the task's, which waits in it from now on.
     #[inline]
-    fn wake(&self, task: &Queued) -> &GroupState {
+    fn enter(&self, task: &Queued) -> &GroupState {
+        let waiting = &self.waiting[task.group() as usize];
+        waiting.set(waiting.get() + 1);
         let index = self.queue_of(task.group());
         let group = &self.groups[index];
         if self.runnable.get() & (1 << index) == 0 {
@@ -210,6 +215,10 @@ impl Groups {
         if queue.is_empty() && late.is_empty() {
             self.runnable.set(self.runnable.get() & !(1 << index));
         }
+        if let Some(task) = &task {
+            let waiting = &self.waiting[task.group() as usize];
+            waiting.set(waiting.get() - 1);
+        }
         task
     }
 
@@ -229,13 +238,9 @@ impl Groups {
     }
 
     /// Tasks that wait for the CPU.
+    #[inline]
     pub(crate) fn runnable(&self, group: Group) -> usize {
-        let state = &self.groups[self.queue_of(group)];
-        let (queue, late) = (state.queue.borrow(), state.late.borrow());
-        match self.one_queue {
-            true => queue.iter().chain(late.iter()).filter(|task| task.group() == group).count(),
-            false => queue.len() + late.len(),
-        }
+        self.waiting[group as usize].get() as usize
     }
 
     /// Accounts `cost_ns` of CPU to the group: to its tasks that gave way, or to the others.
@@ -270,6 +275,7 @@ impl Groups {
             group.queue.borrow_mut().clear();
             group.late.borrow_mut().clear();
         }
+        self.waiting.iter().for_each(|waiting| waiting.set(0));
         self.runnable.set(0);
     }
 }

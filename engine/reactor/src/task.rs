@@ -98,7 +98,7 @@ impl<F: Future<Output = ()> + 'static> Task<F> {
     /// # Safety
     /// `header` begins a `Task<F>` whose last reference is gone.
     unsafe fn free(header: NonNull<Header>) {
-        // SAFETY: the pointer came from `Box::into_raw` of this type in `TaskRef::new`.
+        // SAFETY: the pointer came from a box of this type, leaked in `TaskRef::new`.
         drop(unsafe { Box::from_raw(header.cast::<Task<F>>().as_ptr()) });
     }
 }
@@ -147,8 +147,16 @@ impl TaskRef {
             remote,
             functions: &Task::<F>::FUNCTIONS,
         };
-        let task = Box::into_raw(Box::new(Task { header, future: UnsafeCell::new(Some(future)) }));
-        Self(NonNull::new(task.cast()).expect("a box is never null"))
+        let mut task = Box::<Task<F>>::new_uninit();
+        let place = task.as_mut_ptr();
+        // Field by field: the future, of kilobytes, goes straight to its place.
+        // SAFETY: the place is a box's, and both fields of the task are written.
+        let task = unsafe {
+            (&raw mut (*place).header).write(header);
+            (&raw mut (*place).future).write(UnsafeCell::new(Some(future)));
+            task.assume_init()
+        };
+        Self(NonNull::from(Box::leak(task)).cast())
     }
 
     fn header(&self) -> &Header {
@@ -311,21 +319,37 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
+/// A future whose output reaches a [`JoinHandle`]. Written out: an `async` block would keep the future twice, once as
+/// what it captured and once as what it awaits.
+pub(crate) struct Joinable<F: Future> {
+    future: F,
+    joint: Rc<Joint<F::Output>>,
+}
+
 /// Wraps `future` so that its output reaches the handle.
-pub(crate) fn joinable<T: 'static>(
-    future: impl Future<Output = T> + 'static,
-) -> (impl Future<Output = ()> + 'static, JoinHandle<T>) {
+pub(crate) fn joinable<F: Future>(future: F) -> (Joinable<F>, JoinHandle<F::Output>) {
     let joint = Rc::new(Joint { value: RefCell::new(None), waker: RefCell::new(None) });
     let handle = JoinHandle { joint: joint.clone() };
-    let task = async move {
-        let value = future.await;
-        // Nobody holds the handle any more: the output would only be kept for nothing.
-        if Rc::strong_count(&joint) > 1 {
-            *joint.value.borrow_mut() = Some(value);
-            if let Some(waker) = joint.waker.borrow_mut().take() {
-                waker.wake();
+    (Joinable { future, joint }, handle)
+}
+
+impl<F: Future> Future for Joinable<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: `future` stays where it is: it is reached by this projection and by dropping the whole alone.
+        let (future, joint) = unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.future), &this.joint)
+        };
+        future.poll(cx).map(|value| {
+            // Nobody holds the handle any more: the output would only be kept for nothing.
+            if Rc::strong_count(joint) > 1 {
+                *joint.value.borrow_mut() = Some(value);
+                if let Some(waker) = joint.waker.borrow_mut().take() {
+                    waker.wake();
+                }
             }
-        }
-    };
-    (task, handle)
+        })
+    }
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -173,16 +173,33 @@ impl Drop for Sleep {
 pub struct Elapsed;
 
 /// Polls `future` until it is ready or `duration` has passed. The future goes first: ready at the deadline is ready.
-pub async fn timeout<T>(duration: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
-    let mut future = pin!(future);
-    let mut sleep = pin!(sleep(duration));
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(value) = future.as_mut().poll(cx) {
+pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
+    Timeout { future, duration, sleep: None }
+}
+
+/// See [`timeout`]. Written out: an `async` function would keep its argument twice.
+pub struct Timeout<F> {
+    future: F,
+    duration: Duration,
+    /// From the first poll on, when the time begins.
+    sleep: Option<Sleep>,
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: `future` stays where it is: it is reached by this projection and by dropping the whole alone.
+        let (future, duration, timer) = unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.future), this.duration, &mut this.sleep)
+        };
+        let timer = timer.get_or_insert_with(|| sleep(duration));
+        if let Poll::Ready(value) = future.poll(cx) {
             return Poll::Ready(Ok(value));
         }
-        sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
-    })
-    .await
+        Pin::new(timer).poll(cx).map(|()| Err(Elapsed))
+    }
 }
 
 /// Lets the other runnable tasks go first once.

@@ -135,10 +135,12 @@ impl Content {
                 *chunk = Arc::new(piece.to_vec());
             } else {
                 let chunk = Arc::make_mut(chunk);
-                if chunk.len() < within + piece.len() {
-                    chunk.resize(within + piece.len(), 0);
+                if chunk.len() < within {
+                    chunk.resize(within, 0);
                 }
-                chunk[within..within + piece.len()].copy_from_slice(piece);
+                let (over, behind) = piece.split_at(piece.len().min(chunk.len() - within));
+                chunk[within..within + over.len()].copy_from_slice(over);
+                chunk.extend_from_slice(behind);
             }
             at += piece.len() as u64;
             rest = later;

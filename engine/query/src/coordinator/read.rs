@@ -38,7 +38,8 @@ impl Node {
         consistency: Consistency,
         timeout: Option<Duration>,
     ) -> Result<Option<Partition>, QueryError> {
-        let read = async {
+        let begun_ns = reactor::now();
+        let result = async {
             reactor::charge(Work::CoordinateRead, 0);
             let _ring = self.hold_ring();
             let replicas = self.replicas(&table.keyspace, token)?;
@@ -95,8 +96,10 @@ impl Node {
                 merged.purge_shadowed(table);
             }
             Ok(merged)
-        };
-        self.counts.timed(Coordinated::Read, read).await
+        }
+        .await;
+        self.counts.took(Coordinated::Read, begun_ns);
+        result
     }
 
     /// Reads partitions of a range of tokens in token order, merged over the replicas that hold the range.
@@ -109,7 +112,8 @@ impl Node {
         consistency: Consistency,
         timeout: Option<Duration>,
     ) -> Result<(Vec<Partition>, bool), QueryError> {
-        let scan = async {
+        let begun_ns = reactor::now();
+        let result = async {
             reactor::charge(Work::CoordinateRead, 0);
             let _ring = self.hold_ring();
             let replicas = self.replicas(&table.keyspace, command.tokens.1)?;
@@ -142,8 +146,10 @@ impl Node {
             let mut answers: Vec<(Vec<Partition>, bool)> = Vec::new();
             self.gather(decision, consistency, timeout, ask, |answer, _| answers.push(answer)).await?;
             Ok(merge_scans(answers, table))
-        };
-        self.counts.timed(Coordinated::Scan, scan).await
+        }
+        .await;
+        self.counts.took(Coordinated::Scan, begun_ns);
+        result
     }
 
     fn begin_read(

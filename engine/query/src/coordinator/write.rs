@@ -63,7 +63,8 @@ impl Node {
         kind: WriteType,
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let write = async {
+        let begun_ns = reactor::now();
+        let result = async {
             reactor::charge(Work::CoordinateWrite, 0);
             let ring = self.hold_ring();
             let (replicas, requirement) = self.write_plan(keyspace, token, consistency)?;
@@ -99,8 +100,10 @@ impl Node {
             });
             self.trace(|| format!("Mutation {}", if answer.is_ok() { "finished" } else { "failed" }));
             answer.map_err(|shortfall| write_shortfall(shortfall, consistency, kind, &pending.cause.take()))
-        };
-        self.counts.timed(Coordinated::Write, write).await
+        }
+        .await;
+        self.counts.took(Coordinated::Write, begun_ns);
+        result
     }
 
     /// Refuses a write that too few replicas are alive for, before anything of it is done.
