@@ -284,7 +284,8 @@ pub struct Footprint {
     pub value: Size,
 }
 
-/// Rates of all loaders together: from one step to the next higher one, until two in a row break the bound.
+/// Rates of all loaders together: from one step to the next higher one, until two in a row break the bound. While p99 is
+/// below half of it, steps up to a quarter above the last are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Search {

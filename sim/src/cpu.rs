@@ -1,5 +1,7 @@
 //! Virtual CPU: what work costs on a host's processor.
 
+use std::sync::Arc;
+
 use hwprofiles::{Instance, System, Threading};
 use reactor::Work;
 
@@ -22,7 +24,8 @@ pub(crate) struct Cost {
 /// Costs of all kinds of work.
 #[derive(Clone, Debug)]
 pub struct CpuModel {
-    pub(crate) costs: [Cost; Work::COUNT],
+    /// One table for all that have it: charging reads it all the time, and it stays in the processor's cache.
+    pub(crate) costs: Arc<[Cost; Work::COUNT]>,
     /// Two threads to a core.
     pub siblings: Option<SiblingModel>,
     /// What the threads of a pool lose to each other.
@@ -88,26 +91,26 @@ fn fraction(ns: f64) -> u64 {
 impl CpuModel {
     /// Every poll takes `poll_ns`, all other work nothing.
     pub fn polls_only(poll_ns: u64) -> Self {
-        let costs = [Cost::default(); Work::COUNT];
+        let costs = Arc::new([Cost::default(); Work::COUNT]);
         let mut model = Self { costs, siblings: None, contention: None };
         model.set(Work::Poll, poll_ns as f64, 0.0);
         model
     }
 
     pub fn set(&mut self, work: Work, fixed_ns: f64, ns_per_byte: f64) {
-        let cost = &mut self.costs[work as usize];
+        let cost = &mut Arc::make_mut(&mut self.costs)[work as usize];
         (cost.fixed, cost.per_byte) = (fraction(fixed_ns), fraction(ns_per_byte));
     }
 
     /// Where memory holds the part `data` of what it would, a search in it is among as much more.
     pub fn scaled(&mut self, data: f64) {
-        let cost = &mut self.costs[Work::MemoryLookup as usize];
+        let cost = &mut Arc::make_mut(&mut self.costs)[Work::MemoryLookup as usize];
         cost.fixed += (cost.per_byte as f64 * -2.0 * libm::log2(data)).round() as u64;
     }
 
     /// `bytes` of a heap that is collected each time `work` is done, of which `retained` stay alive.
     pub fn set_garbage(&mut self, work: Work, bytes: u64, retained: u64) {
-        let cost = &mut self.costs[work as usize];
+        let cost = &mut Arc::make_mut(&mut self.costs)[work as usize];
         (cost.garbage, cost.retained) = (bytes, retained);
     }
 

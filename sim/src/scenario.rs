@@ -23,7 +23,7 @@ use scenarios::{Kind, Metric, PhaseRecord, Recorder, Run, RunRecord, Side};
 
 use self::measures::{Measures, of_resources};
 pub use self::node_config::{node_config, scale_notes};
-use self::search::Search;
+use self::search::{Climb, Search};
 use crate::cluster::{self, Cluster};
 use crate::usage::{self, Watch};
 use crate::{HostCounters, HostId, HostModel, NetworkModel, Settings, World};
@@ -330,17 +330,25 @@ impl<'a> Simulation<'a> {
         let mut sides: Vec<_> = self.run.phases[index].reported().into_iter().map(|side| (side, search())).collect();
         // The record of the highest step so far that kept the bound, of each side.
         let mut found: Vec<Option<PhaseRecord>> = vec![None; sides.len()];
-        for step in 0..bound.steps() {
+        let mut climb = Climb::new(*bound);
+        while let Some(step) = climb.next() {
             let rate = bound.rate(step as f64);
             let record = self.drive(index, step + 1, Some(rate), progress)?;
-            for (((name, side), search), found) in sides.iter_mut().zip(&mut found) {
+            let p99 = |side: &Option<Side>| {
                 let of_side = match side {
                     Some(Side::Write) => Metric::WriteLatencyP99,
                     _ => Metric::ReadLatencyP99,
                 };
-                let p99 = record.value(of_side).or_else(|| record.value(Metric::LatencyP99));
-                tracing::info!(phase = name, rate, ?p99, "tried");
-                search.tell(step, p99);
+                record.value(of_side).or_else(|| record.value(Metric::LatencyP99))
+            };
+            let asked = sides.iter().filter(|(_, search)| !search.is_over()).map(|((_, side), _)| p99(side));
+            let worst = asked.reduce(|one, other| Some(one?.max(other?))).flatten();
+            tracing::info!(phase = self.run.phases[index].name, rate, ?worst, "tried");
+            if !climb.tell(worst) {
+                continue;
+            }
+            for (((name, side), search), found) in sides.iter_mut().zip(&mut found) {
+                search.tell(step, p99(side));
                 if search.best() == Some(step) {
                     let mut record = record.clone();
                     record.name = name.clone();

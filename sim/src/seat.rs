@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use reactor::{Backend, Buf, DiskBurst, Fd, Group, Message, Op, Shard, SlotId, TICK_NS, Work};
 
@@ -72,7 +73,7 @@ pub(crate) struct Seat {
     pub is_ready: Cell<bool>,
     /// The shard's remote half will notify the world of a wake from outside.
     pub is_armed: Cell<bool>,
-    costs: [Cost; Work::COUNT],
+    costs: Arc<[Cost; Work::COUNT]>,
     /// Of the current run.
     pace: Cell<Pace>,
     /// CPU of each kind of work, as `charged`.
@@ -144,7 +145,7 @@ impl Seat {
             timer_wakes: Cell::new(false),
             is_ready: Cell::new(false),
             is_armed: Cell::new(false),
-            costs: host.model.cpu.costs,
+            costs: host.model.cpu.costs.clone(),
             pace: Cell::new(Pace::FULL_COST),
             spent: [const { Cell::new(0) }; Work::COUNT],
             done: RefCell::new(Vec::new()),

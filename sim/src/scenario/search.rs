@@ -1,11 +1,60 @@
 //! The highest rate that keeps a bound, found as reports do it: from step to step up, without a rest between them.
 //!
 //! What lower steps have written is still being compacted while a higher one is measured, so that a step carries its
-//! part of the compaction that its rate causes for good, and not only of what its own short time does. Pure: it is told
-//! what steps gave.
+//! part of the compaction that its rate causes for good, and not only of what its own short time does. Far below the
+//! bound some steps are left out. Pure: it is told what steps gave.
+
+use scenarios::model;
 
 /// Steps in a row that break the bound before the search is over: one may do so by chance.
 const BROKEN_MAX: u32 = 2;
+
+/// While p99 is below so much of the bound, steps are left out.
+const CALM: f64 = 0.5;
+
+/// How much higher the next rate is then at most.
+const LEAP: f64 = 1.25;
+
+/// Which steps are tried.
+pub(super) struct Climb {
+    bound: model::Search,
+    next: u64,
+    /// The last step tried, but for one that broke the bound behind steps left out.
+    last: Option<u64>,
+    may_leap: bool,
+}
+
+impl Climb {
+    pub fn new(bound: model::Search) -> Self {
+        Self { bound, next: 0, last: None, may_leap: true }
+    }
+
+    /// The step to try next.
+    pub fn next(&self) -> Option<u64> {
+        (self.next < self.bound.steps()).then_some(self.next)
+    }
+
+    /// The worst p99 of that step. False when it broke the bound and steps before it were left out: these are tried
+    /// first, and it again in its turn.
+    pub fn tell(&mut self, p99_ms: Option<f64>) -> bool {
+        let step = self.next;
+        let calm = |part: f64| p99_ms.is_some_and(|ms| ms < self.bound.p99_under.f64() / 1e6 * part);
+        let after_last = self.last.map_or(0, |last| last + 1);
+        if step > after_last && !calm(1.0) {
+            (self.next, self.may_leap) = (after_last, false);
+            return false;
+        }
+        self.next = step + 1;
+        if self.may_leap && calm(CALM) {
+            let reach = self.bound.rate(step as f64) * LEAP;
+            while self.next + 1 < self.bound.steps() && self.bound.rate((self.next + 1) as f64) <= reach {
+                self.next += 1;
+            }
+        }
+        self.last = Some(step);
+        true
+    }
+}
 
 /// Of one side of a load.
 #[derive(Debug)]
@@ -57,6 +106,8 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
+    use hwprofiles::quantity::Quantity;
+
     use super::*;
 
     /// The best of the steps and how many of them were tried.
@@ -69,6 +120,32 @@ mod tests {
         });
         let tried = tried.count();
         (search.best(), tried)
+    }
+
+    /// The steps tried of a load whose p99 is what `p99` says of its rate in thousands.
+    fn climb(p99: impl Fn(u64) -> f64, tries: usize) -> Vec<u64> {
+        let (from, to, step) = (Quantity::new(10e3), Quantity::new(240e3), Quantity::new(10e3));
+        let mut climb = Climb::new(model::Search { from, to, step, p99_under: Quantity::new(10e6) });
+        let mut tried = Vec::new();
+        while let Some(step) = climb.next().filter(|_| tried.len() < tries) {
+            tried.push((step + 1) * 10);
+            climb.tell(Some(p99((step + 1) * 10)));
+        }
+        tried
+    }
+
+    #[test]
+    fn steps_are_left_out_far_below_the_bound() {
+        let gentle = |rate: u64| if rate < 150 { 3.0 } else { 6.0 };
+        assert_eq!(climb(gentle, 13), [10, 20, 30, 40, 50, 60, 70, 80, 100, 120, 150, 160, 170]);
+        assert_eq!(climb(|_| 3.0, 99).last(), Some(&240));
+        assert_eq!(climb(|_| 6.0, 99).len(), 24);
+    }
+
+    #[test]
+    fn a_cliff_behind_steps_left_out_is_come_to_step_by_step() {
+        let cliff = |rate: u64| if rate < 130 { 3.0 } else { 30.0 };
+        assert_eq!(climb(cliff, 14)[8..], [100, 120, 150, 130, 140, 150]);
     }
 
     #[test]
