@@ -19,14 +19,14 @@ const LEAP: f64 = 1.25;
 pub(super) struct Climb {
     bound: model::Search,
     next: u64,
-    /// The last step tried, but for one that broke the bound behind steps left out.
-    last: Option<u64>,
+    /// The step above the last one tried: the next one, unless steps are left out.
+    above: u64,
     may_leap: bool,
 }
 
 impl Climb {
     pub fn new(bound: model::Search) -> Self {
-        Self { bound, next: 0, last: None, may_leap: true }
+        Self { bound, next: 0, above: 0, may_leap: true }
     }
 
     /// The step to try next.
@@ -38,20 +38,18 @@ impl Climb {
     /// first, and it again in its turn.
     pub fn tell(&mut self, p99_ms: Option<f64>) -> bool {
         let step = self.next;
-        let calm = |part: f64| p99_ms.is_some_and(|ms| ms < self.bound.p99_under.f64() / 1e6 * part);
-        let after_last = self.last.map_or(0, |last| last + 1);
-        if step > after_last && !calm(1.0) {
-            (self.next, self.may_leap) = (after_last, false);
+        let below = |part: f64| p99_ms.is_some_and(|ms| ms < self.bound.p99_under.f64() / 1e6 * part);
+        if step > self.above && !below(1.0) {
+            (self.next, self.may_leap) = (self.above, false);
             return false;
         }
-        self.next = step + 1;
-        if self.may_leap && calm(CALM) {
+        (self.next, self.above) = (step + 1, step + 1);
+        if self.may_leap && below(CALM) {
             let reach = self.bound.rate(step as f64) * LEAP;
             while self.next + 1 < self.bound.steps() && self.bound.rate((self.next + 1) as f64) <= reach {
                 self.next += 1;
             }
         }
-        self.last = Some(step);
         true
     }
 }
