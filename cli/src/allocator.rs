@@ -15,8 +15,8 @@ static ALLOCATOR: Recent = Recent;
 ///
 /// mimalloc hands out the blocks of a page in turn, so what one request freed has left the processor's caches when it is
 /// that block's turn again: taking blocks was 5 % of a simulation's time, most of it waiting for memory. Here the block that
-/// was freed last is handed out first. Simulations of three nodes took 3 to 21 % less time by it, one of one
-/// node between 2 % less and 7 % more.
+/// was freed last is handed out first. Simulations of three nodes took 3 to 21 % less time by it, one of one node
+/// between 2 % less and 7 % more.
 struct Recent;
 
 /// Bytes. Blocks are kept by their size in steps of so many.
