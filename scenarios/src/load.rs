@@ -670,8 +670,8 @@ mod tests {
         );
         let populate = &runs[0].phases[0];
         let ranges: Vec<_> = populate.workloads.iter().map(|w| w.keys.range()).collect();
-        assert_eq!(ranges, [(1, 675_645), (675_646, 1_351_290), (1_351_291, 2_026_935)]);
-        assert_eq!(populate.workloads[0].operations, Some(675_645));
+        assert_eq!(ranges, [(1, 270_258), (270_259, 540_516), (540_517, 810_774)]);
+        assert_eq!(populate.workloads[0].operations, Some(270_258));
         let read = &runs[0].phases[1];
         assert_eq!((read.workloads.len(), read.quiesce), (3, Quiesce::Before));
         // The least warm-up, and the scenario's window.
@@ -688,7 +688,7 @@ mod tests {
         let streams: std::collections::BTreeSet<u64> = shares.iter().map(|s| s.stream).collect();
         assert_eq!((shares.len(), streams.len()), (6, 6));
         let memory = run.memory();
-        assert_eq!(memory.engine, (15 * (1u64 << 30) - 3 * (1 << 29)) / 400);
+        assert_eq!(memory.engine, (15 * (1u64 << 30) - 3 * (1 << 29)) / 1000);
         // Scylla has 1,071 B of a row of which this engine has 300.
         let rows = |bytes: u64, each: u64| bytes / each;
         assert_eq!(rows(memory.memtable, 300), rows(memory.engine * 9 / 20, 1_071));

@@ -11,8 +11,6 @@ use crate::data::codec::Reader;
 const EXCESS_BITS: u64 = 20;
 /// More bits a key gain nothing that is worth their memory (`BloomCalculations` stops there too).
 const BITS_PER_KEY_MAX: u64 = 20;
-/// Bits that are looked up before any of them is judged.
-const TOGETHER: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BloomFilter {
@@ -72,16 +70,8 @@ impl BloomFilter {
         })
     }
 
-    fn is_set(&self, index: usize) -> bool {
-        self.bits[place(index / 8)] & (1 << (index % 8)) != 0
-    }
-
-    /// Each bit is somewhere else in some megabytes. The first are looked up together, so that they are waited for at the
-    /// same time, and whoever asks several filters has an answer that can be guessed: one in sixteen has them all by chance.
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        let mut indices = self.indices(hash);
-        let first = indices.by_ref().take(TOGETHER).fold(true, |all, index| all & self.is_set(index));
-        first && indices.all(|index| self.is_set(index))
+        self.indices(hash).all(|index| self.bits[place(index / 8)] & (1 << (index % 8)) != 0)
     }
 
     pub fn len_bytes(&self) -> usize {
