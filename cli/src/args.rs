@@ -398,8 +398,8 @@ pub struct Probe {
 /// Find what the engine's work costs on this machine, and write it as a system profile.
 ///
 /// Runs nodes on one processor and the loading client on another, through mixes that differ in what they ask for, for
-/// about ten minutes, and fits a price to each kind of work. OUT/systems gets one profile for the server and one for
-/// the client; OUT/calibration.json keeps what was measured.
+/// about a quarter of an hour, and fits a price to each kind of work. OUT/systems gets one profile for the server and one
+/// for the client; OUT/calibration.json keeps what was measured.
 #[derive(Debug, Args)]
 pub struct Calibrate {
     /// Folder of the profiles.
@@ -417,7 +417,7 @@ pub struct Calibrate {
     /// Processors, of which the first serves and the last drives [default: all that this process may use].
     #[arg(long, value_delimiter = ',', value_name = "CPU,..")]
     pub cpus: Vec<usize>,
-    /// How often all mixes are run, each time about four minutes: more find steadier prices on a shared machine.
+    /// How often all mixes are run, each time about six minutes: more find steadier prices on a shared machine.
     #[arg(long, default_value = "3", value_name = "N")]
     pub rounds: NonZeroU32,
     /// A few seconds: to see that it works.

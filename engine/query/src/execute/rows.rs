@@ -436,8 +436,9 @@ impl<'a> Collector<'a> {
         }
         let flow = self.count_row();
         if flow == Flow::More {
-            for output in self.shown.outputs {
+            for (at, output) in self.shown.outputs.iter().enumerate() {
                 let value = evaluate(&output.expression, self.values, self.context, &|leaf| view.leaf(leaf))?;
+                self.make_room(value.as_ref().map_or(0, |value| value.len()), at, view);
                 self.writer.cell(&mut self.out, value.as_deref());
             }
             self.writer.end_row();
@@ -446,6 +447,30 @@ impl<'a> Collector<'a> {
             }
         }
         Ok(flow)
+    }
+
+    /// Room for a value of `len` bytes, the output of that number. Where there is none yet, all of the row and of rows
+    /// like it that its partition may still give have it at once, up to a page: growing step by step copies the same
+    /// bytes again and again.
+    fn make_room(&mut self, len: usize, at: usize, view: &View<'_>) {
+        const CELL_HEAD_BYTES: usize = 4;
+        if len + CELL_HEAD_BYTES <= self.out.capacity() - self.out.len() {
+            return;
+        }
+        let outputs = self.shown.outputs;
+        let stored = |output: &Output| match output.expression {
+            Expression::Regular(index) => view.row?.cell(index)?.value.as_ref().map(|value| value.len()),
+            _ => None,
+        };
+        let bytes_of = |outputs: &[Output]| -> usize {
+            outputs.iter().map(|output| CELL_HEAD_BYTES + stored(output).unwrap_or(0)).sum()
+        };
+        let this_row = CELL_HEAD_BYTES + len + bytes_of(&outputs[at + 1..]);
+        // Of rows that may be left out it is not known how many come.
+        let rows = if self.filters.is_empty() && self.tuples.is_empty() { view.partition.rows.len() } else { 1 };
+        let others = self.page_left.min(self.remaining).min(rows.saturating_sub(1) as u64);
+        let like_it = bytes_of(outputs).saturating_mul(others as usize);
+        self.out.reserve(this_row.saturating_add(like_it.min(PAGE_BYTES_MAX.saturating_sub(self.out.len()))));
     }
 
     /// Room for one more row of the result is taken, if there is any.
