@@ -398,8 +398,8 @@ pub struct Probe {
 /// Find what the engine's work costs on this machine, and write it as a system profile.
 ///
 /// Runs nodes on one processor and the loading client on another, through mixes that differ in what they ask for, for
-/// about a quarter of an hour, and fits a price to each kind of work. OUT/systems gets one profile for the server and one
-/// for the client; OUT/calibration.json keeps what was measured.
+/// about a quarter of an hour, and fits a price to each kind of work. OUT/systems gets one profile for the server and
+/// one for the client; OUT/calibration.json keeps what was measured.
 #[derive(Debug, Args)]
 pub struct Calibrate {
     /// Folder of the profiles.
